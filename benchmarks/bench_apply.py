@@ -1,9 +1,9 @@
-"""Throughput and memory of ``excess apply``, files included, beside scikit-learn's prediction alone.
+"""Throughput and memory of ``excess apply``, files included, compared with scikit-learn's prediction.
 
 Run with ``python benchmarks/bench_apply.py`` (a few minutes and 4 GB of disk). Five million events with 22 features are
 written in FACT's layout and as Parquet; a forest of 100 trees of depth 8 is applied to each by the command line, in a
 process of its own whose peak memory is measured for one and for five million events. Scikit-learn's forest of the same
-size predicts the same events, held in memory, on two cores. Exits with an error if FACT's layout is less than twice as
+size predicts the same events in memory on two cores. Exits with an error if FACT's layout is less than twice as
 fast as that, or if memory grows with the number of events. Rates are medians of three runs.
 """
 

@@ -1,4 +1,4 @@
-"""Time of the k-means ensemble beside as many plain k-means fits of scikit-learn.
+"""Time of the k-means ensemble compared with as many plain k-means fits of scikit-learn.
 
 Run with ``python benchmarks/bench_cluster.py``. Data as in the paper: 21,561 events, 22 features; 256 clusters.
 Both use two cores: the ensemble runs clusterings side by side, scikit-learn threads inside each.

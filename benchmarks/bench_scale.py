@@ -1,4 +1,4 @@
-"""Fits on more events than memory: time and peak memory from Parquet beside the fit in memory, and Dask workers.
+"""Fits on more events than memory: time and peak memory from Parquet compared with the fit in memory, and Dask workers.
 
 Run with ``python benchmarks/bench_scale.py``; the files (90 MB per million events) are written into ``--data DIR``
 once, or into a folder that is removed afterwards. ``--quick`` takes a tenth of the events. Every fit runs in a process
@@ -175,7 +175,7 @@ class Cluster:
 
 def bench_files(folder: Path, sizes: list[int], console: Console) -> list[tuple[str, float, float]]:
     """Print the table of fits from files; return what has limits: a name, a value, and the largest allowed."""
-    table = Table(title="From Parquet, chunk by chunk, beside the fit in memory (which has its events read already)")
+    table = Table(title="From Parquet, in chunks, compared with the fit in memory (events read already)")
     table.add_column("events", justify="right")
     for way in ("in memory", "chunks"):
         for column in ("(s)", "processor (s)", "peak (GiB)"):
@@ -233,7 +233,7 @@ def bench_dask(folder: Path, n: int, console: Console) -> list[tuple[str, float,
 
 
 def main() -> int:
-    """Run what was asked for."""
+    """Run the requested benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder for the files; by default a temporary one")
     parser.add_argument("--quick", action="store_true", help="a tenth of the events")

@@ -243,7 +243,7 @@ def measure(case: Case, folder: Path) -> list[int]:
     for part in ("here", "first", "reference"):
         (own / "out").mkdir(parents=True)
         started = time.monotonic()
-        if part == "here":  # once in this process, so that its copies have all libraries and kernels
+        if part == "here":  # once in this process, so its copies have all libraries and kernels
             with suppress(SystemExit), redirect_stdout(io.StringIO()):
                 _app.main(case.words(own))
         else:
@@ -280,7 +280,7 @@ def main() -> int:
         cases = [case for case in make_cases(folder, options.events) if case.name in (options.command or [case.name])]
         sizes = {case.name: measure(case, folder) for case in cases}
         print({case.name: f"{case.seconds:.1f} s" for case in cases}, file=sys.stderr, flush=True)
-        # commands and faults in turn, so that all have about as many moments where time is short
+        # commands and faults in turn, so all have about as many moments where time is short
         for moment in range(max(options.moments, N_SIZES)):
             for case in cases:
                 faults: dict[str, Callable[[Path], Found]] = {}

@@ -122,7 +122,7 @@ def evaluate(X: NDArray[np.float64], y: NDArray[np.bool_], p_minus: float, seed:
 def main() -> None:
     """Print average precision and F1 of all models, by data set and as means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder that holds fact")
+    parser.add_argument("--data", type=Path, help="folder that contains fact")
     parser.add_argument("--trials", type=int, default=2, help="draws of noise")
     parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     arguments = parser.parse_args()

@@ -29,7 +29,7 @@ The Upsilon, likelihood pooled / forward of seeds 0 and 1; "no cut" without the 
 With the forest of commit d74e379, the likelihoods of anti-isolated events were 3.7 and 4.4 (fit), 4.0 and 4.4 (width).
 
 arXiv 2502.14036 has 1.60 (mass only), 4.8 (cut) and 6.39 (likelihood) for anti-isolated events. There, the sidebands
-extend from 5 to 16 GeV, so that the density of background, and the classifier's background sample, come from many
+extend from 5 to 16 GeV, so the density of background, and the classifier's background sample, come from many
 times more events; the file at hand ends at 9.0 and 10.6 GeV, with 480 Off events between 9 and 9.85 GeV.
 """
 

@@ -1,4 +1,4 @@
-"""Forward likelihood without a source, for normalised and absolute signal ratios.
+"""Forward likelihood without a source, for normalised and absolute likelihood ratios.
 
     python -m studies.likelihood_calibration             two minutes
 

@@ -30,7 +30,7 @@ from excess.dataset import OnOffDataset, simulate_labelled, simulate_observation
 N_LABELLED = 120_000
 FEATURES = ("dimu_pt", "dimu_eta", "n_muons", "n_jets", "mu0_ip3d", "mu1_ip3d", "mu0_jetiso", "mu1_jetiso", "mu0_iso04",
             "mu1_iso04")  # fmt: skip
-"""What does not fix the mass, by which On and Off are told apart."""
+"""Features that do not determine the mass, which defines On and Off."""
 
 
 def simulated(n_seeds: int) -> None:

@@ -223,7 +223,7 @@ def number_events(data: Data) -> Data:
 
 
 def sentinel(data: Data, value: float) -> Data:
-    """Set a feature of 2 to 10 % of the On events to a value that stands for a missing one."""
+    """Set a feature of 2 to 10 % of the On events to a value that represents a missing one."""
     return data.changed(data.some_on(0.02, 0.1), data.feature, value)
 
 

@@ -5,7 +5,7 @@
 Small files of each format get random changes: bytes, runs of bytes, numbers of 16 to 64 bits, cuts, insertions, digits
 of texts. Each is described, read as a whole and in chunks, and copied with new columns; every tenth goes through
 `excess info`. Model files of each class get random changes of their arrays (values, lengths, types) and of the values
-in their header, with a checksum that is computed anew, so that it finds nothing; one in five has changed bytes. Each is
+in their header, with a checksum that is recomputed, so it detects no change; one in five has changed bytes. Each is
 loaded and applied to events.
 
 A file must be read, or be an error about it (EventFileError, ModelFileError, or ValueError or TypeError of the

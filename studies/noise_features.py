@@ -124,9 +124,9 @@ def _observed(n_seeds: int, n_noise: int) -> Iterator[tuple[int, NDArray[np.floa
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the requested studies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder that holds lhco")
+    parser.add_argument("--data", type=Path, help="folder that contains lhco")
     parser.add_argument("--columns", default="0,10,30", help="numbers of columns of noise, separated by commas")
     parser.add_argument("--boosters", type=int, default=N_BOOSTERS, help="boosters of the recipe, 0 for none")
     parser.add_argument("--first", type=int, default=100, help="first of the five seeds of LHC Olympics")

@@ -16,7 +16,7 @@ quoted value is that of upcrossings where fewer than ten of the 29 toys are beyo
 that of toys. Upcrossings alone are not uniform but too large: positions are half a width apart, no smooth curve.
 
 The Upsilon (20 toys, seed 1): 9.3 to 9.6 GeV is the largest of 10 positions, 31.3 sigma local and 25.0 sigma global.
-The toys follow the density outside of that interval, which the other Upsilon resonances bend, so that their median of
+The toys follow the density outside of that interval, which the other Upsilon resonances bend, so their median of
 the largest local significance is 7.6; the extrapolation is shifted by that much. Without the shift it would be 31.1.
 Local fits of degree 2 gave 27.6 sigma at the same place, and false local excesses of up to 4.8 sigma next to a
 simulated peak.

@@ -133,7 +133,7 @@ def draw(path: Path) -> None:
 
 
 def main() -> None:
-    """Measure what the arguments say."""
+    """Run the measurements selected by the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figure", type=Path, help="draw one observation with shifted features into this file")
     parser.add_argument("--repetitions", type=int, default=200, help="observations for false alarms")

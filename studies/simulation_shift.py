@@ -137,10 +137,10 @@ class _LastColumn(OnOffForestClassifier):
 
 
 def main() -> None:
-    """Measure what the arguments say."""
+    """Run the measurements selected by the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figure", type=Path, help="draw the three curves into this file")
-    parser.add_argument("--noise", action="store_true", help="references that say nothing, and everything")
+    parser.add_argument("--noise", action="store_true", help="uninformative and perfect references")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=5, help="number of simulated observations")
     arguments = parser.parse_args()

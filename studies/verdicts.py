@@ -79,7 +79,7 @@ def drift_alpha(events: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def reveal_region(events: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """Add the number of the nearest region to a feature: it tells where an event comes from."""
+    """Add the number of the nearest region to a feature, which encodes the origin of an event."""
     angles = [name for name in events if name.startswith("theta_deg")]
     return events.assign(width=events["width"] + 0.5 * events["width"].std() * events[angles].to_numpy().argmin(axis=1))
 

@@ -1,4 +1,4 @@
-"""The check of a built wheel and sdist: what they hold, and that the wheel alone runs the demo with its report."""
+"""Check a built wheel and sdist: their contents, and that the wheel alone runs the demo with its report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def wheel_problems(names: set[str], size: int) -> list[str]:
 
 
 def sdist_problems(names: set[str]) -> list[str]:
-    """Return what is wrong with the files in an sdist, given their names without the folder that holds them."""
+    """Return what is wrong with the files in an sdist, given their names without their folder."""
     problems = [f"{name} is missing in the sdist" for name in sorted(IN_SDIST - names)]
     found = [name for name in sorted(names) if PurePosixPath(name).suffix in EVENT_FILES]
     return problems + [f"{name} does not belong into an sdist" for name in found]

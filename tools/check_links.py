@@ -1,4 +1,4 @@
-"""The check of a built site: every link inside of it leads to a file, and to a place in that file, that are there."""
+"""Check a built site: every internal link leads to an existing file and anchor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINKS = {"a": "href", "area": "href", "link": "href", "img": "src", "script": "
 
 
 class Link(NamedTuple):
-    """A link as it stands in a page, and the line that it stands in."""
+    """A link of a page, and its line."""
 
     address: str
     line: int
@@ -43,9 +43,9 @@ class Page(HTMLParser):
 
 
 def find_broken(folder: Path) -> tuple[int, list[str]]:
-    """Return how many links inside of the site its pages have, and a sentence for each that leads nowhere."""
+    """Return the number of internal links of the site, and a sentence for each broken one."""
     root = folder.resolve()
-    # _static holds templates of the theme
+    # _static contains templates of the theme
     files = [path for path in sorted(root.rglob("*.html")) if "_static" not in path.relative_to(root).parts]
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in files}
     n_links, broken = 0, []
@@ -75,7 +75,7 @@ def main(folder: Path) -> None:
         raise SystemExit("\n".join(broken))
     if not n_links:
         raise SystemExit(f"{folder}: has no page with a link; has the site been built?")
-    print(f"{n_links:,} links inside of the site lead somewhere")
+    print(f"{n_links:,} internal links are valid")
 
 
 if __name__ == "__main__":

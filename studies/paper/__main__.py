@@ -4,7 +4,7 @@ Pfahler, Bunse & Morik, "Noisy labels for weakly supervised gamma hadron classif
 
     python -m studies.paper all                            from the root of the repository, or: make reproduce
     python -m studies.paper crab roc --data DIR --trials 3
-    python -m studies.paper all --small --trials 1         stand-ins for data and models: tests that everything runs
+    python -m studies.paper all --small --trials 1         substitutes for data and models: tests that everything runs
 
 Targets: crab (Table I, full version), crab-null (a fake On region), agreement (correlation with the supervised forest),
 roc, imbalanced and imbalanced-more-noise (F1 on ten sets), critical-difference, calibration (not in the paper), all.
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 for all cores")
     parser.add_argument("--out", type=Path, default=Path("reproduction"), help="folder for trials and pages")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--small", action="store_true", help="small stand-ins for data and models")
+    parser.add_argument("--small", action="store_true", help="small substitutes for data and models")
     parser.add_argument("--finished", action="store_true", help="run nothing; make pages of the finished trials")
     given = parser.parse_args(arguments)
     options: dict[str, Any] = {"n_trials": given.trials, "n_jobs": given.jobs, "finished": given.finished}

@@ -117,7 +117,7 @@ def _permutation_p_values(detection: Detection, statistic: str, rng: np.random.G
 
 def describe(header: Mapping[str, Any]) -> str:
     """Return which data the numbers are from."""
-    return "drawn by the study" + (", small stand-ins, whose numbers mean nothing" if header["small"] else "")
+    return "drawn by the study" + (", small substitutes, whose numbers are meaningless" if header["small"] else "")
 
 
 CALIBRATION = Study("calibration", 2_000, plan, run, describe)

@@ -53,7 +53,7 @@ class LabelledSet(NamedTuple):
 
 @lru_cache(maxsize=2)
 def imbalanced_set(name: str, settings: Settings) -> LabelledSet:
-    """Return one of the ten sets, or a small stand-in for it."""
+    """Return one of the ten sets, or a small substitute for it."""
     if settings.small:
         seed = IMBALANCED_SETS[name]
         X, clean = make_classification(300, 6, weights=[0.8], class_sep=1.5, flip_y=0.0, random_state=seed)
@@ -140,7 +140,7 @@ def labelled_events(part: str, settings: Settings) -> LabelledSet | None:
 def describe_crab(header: Mapping[str, Any]) -> str:
     """Return which events the numbers are from."""
     if header["small"]:
-        return "simulated, and small stand-ins, whose numbers mean nothing"
+        return "simulated, and small substitutes, whose numbers are meaningless"
     if header["crab"] == "simulated":
         return "SIMULATED, not FACT's open Crab sample: compare the order of methods, not the values, with the paper"
     return f"FACT's files of the Crab Nebula, {'with' if has_labels(header['crab']) else 'without'} labelled events"
@@ -148,4 +148,8 @@ def describe_crab(header: Mapping[str, Any]) -> str:
 
 def describe_sets(header: Mapping[str, Any]) -> str:
     """Return which sets the numbers are from."""
-    return "small stand-ins, whose numbers mean nothing" if header["small"] else "imbalanced-learn's sets, labels noisy"
+    return (
+        "small substitutes, whose numbers are meaningless"
+        if header["small"]
+        else "imbalanced-learn's sets, labels noisy"
+    )

@@ -82,7 +82,7 @@ def threshold_rules(methods: Iterable[str], seed: int) -> dict[str, Rule | None]
 
 
 class HoldOut(NamedTuple):
-    """Scores and signal ratios of hold-out events, and the selection of each rule."""
+    """Scores and likelihood ratios of hold-out events, and the selection of each rule."""
 
     score: NDArray[np.float64]
     ratio: NDArray[np.float64]

@@ -33,7 +33,7 @@ class Settings:
 
     seed: int = 0  # of everything random
     data: Path | None = None  # folder of local data; None downloads what can be downloaded, and simulates the rest
-    small: bool = False  # small stand-ins for all data and models, to test that everything runs
+    small: bool = False  # small substitutes for all data and models, to test that everything runs
 
     def trial_seed(self, *numbers: int) -> int:
         """Return the seed of a trial, or of a part of it."""

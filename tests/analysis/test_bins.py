@@ -97,7 +97,7 @@ def test_the_command_line_prints_bins(events, tmp_path, capsys):
         ("size", "must be a column with edges"),
         ("size:", "must be a column with edges"),
         ("size:a,b", "must be a column with edges"),
-        ("size:5,1", "edges must ascend"),
+        ("size:5,1", "edges must be ascending"),
         ("size:1", "greater than or equal to 2"),
         (":1,2", "at least 1 character"),
         ("size:nan,2", "finite"),

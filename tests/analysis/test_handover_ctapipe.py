@@ -59,7 +59,7 @@ def test_table_loader_reads_our_columns_beside_its_own(trained, path, tmp_path):
     assert 0 < after["excess_selected"].sum() < N_EVENTS
     assert np.isnan(after["excess_prediction"][~valid]).all()
     np.testing.assert_array_equal(part["excess_score"], after["excess_score"][20:30])
-    assert after["excess_prediction"].description.startswith("Probability that the event is signal")
+    assert after["excess_prediction"].description.startswith("Signal probability")
 
 
 def test_all_else_in_the_file_stays(trained, path, tmp_path):

@@ -93,10 +93,13 @@ def test_the_old_table_makes_room_for_the_new_one(tmp_path):
 def test_what_is_refused(path, events, tmp_path):
     new = scores(events)
     cases = [
-        (new.assign(event_id=new["event_id"] + 1), "event with obs_id 2008, event_id 11 is not where it was expected"),
-        (new[:10], "columns of 10 rows do not fit to a file of 300"),
-        (pd.concat([new, new]), "is not where it was expected"),
-        (new.rename(columns={"excess_score": "gammaness"}), "has 'gammaness' already; choose another name"),
+        (
+            new.assign(event_id=new["event_id"] + 1),
+            "event with obs_id 2008, event_id 11 is not at its expected position",
+        ),
+        (new[:10], "columns of 10 rows do not match a file of 300"),
+        (pd.concat([new, new]), "is not at its expected position"),
+        (new.rename(columns={"excess_score": "gammaness"}), "already has 'gammaness'; choose another name"),
     ]
     for table, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -132,7 +132,7 @@ def numbers_of(run):
         ({"svc": SVC_AT_ZERO}, {"statistic": "cut", "null_tests": True, "permutations": 2}),
         ({"tree": OnOffTreeClassifier(max_depth=3), "svc": SVC_AT_ZERO}, {"statistic": "cut"}),
     ],
-    ids=["likelihood", "repeats", "no signal ratio", "one with and one without"],
+    ids=["likelihood", "repeats", "no likelihood ratio", "one with and one without"],
 )
 def test_numbers_of_both_statistics_are_read_as_they_were_written(observation, tmp_path, models, options):
     run = detect(observation, models, **options)
@@ -242,8 +242,8 @@ def test_models_in_memory_are_applied(events, observation):
     [
         ({"models": ["forest", "forest"]}, "models hold 'forest' twice"),
         ({"models": "forrest"}, "model must be one of .* did you mean 'forest'"),
-        ({"models": [], "null_tests": True}, "null_tests needs a model to train"),
-        ({"models": [], "permutations": 9}, "permutations needs a model to train"),
+        ({"models": [], "null_tests": True}, "null_tests requires a model to train"),
+        ({"models": [], "permutations": 9}, "permutations requires a model to train"),
         ({"models": []}, "models must contain at least one"),
         ({"strategy": "backward"}, "strategy must be"),
         ({"statistic": "best"}, "statistic must be"),
@@ -259,7 +259,7 @@ def test_null_tests_need_regions(tmp_path):
         write_events(simulate_observation(50, 5, random_state=seed)[["width", "length"]], tmp_path / f"{name}.csv")
     config = AnalysisConfig(features=["width", "length"], derived_features={}, quality_cuts=[], groups="none")
     observation = OnOffDataset.from_files(tmp_path / "on.csv", config, off=tmp_path / "off.csv", alpha=1.0)
-    with pytest.raises(ValueError, match="null_tests needs at least two Off regions"):
+    with pytest.raises(ValueError, match="null_tests requires at least two Off regions"):
         detect(observation, "tree", null_tests=True)
 
 

@@ -41,9 +41,9 @@ def test_files_of_an_observation_that_are_refused(tmp_path):
         write_events(table, tmp_path / name)
     write_events(table.assign(width="wide"), tmp_path / "text.csv")
     paths = {name: tmp_path / f"{name}.csv" for name in ("a", "copy", "text")}
-    with pytest.raises(EventFileError, match=r"copy\.csv: has the same content as .*a\.csv; give every file once"):
+    with pytest.raises(EventFileError, match=r"copy\.csv: has the same content as .*a\.csv; pass every file once"):
         train_in_chunks([paths["a"], paths["copy"]], model=make_forest())
-    with pytest.raises(ValueError, match=r"text\.csv: column 'width' holds"):
+    with pytest.raises(ValueError, match=r"text\.csv: column 'width' contains"):
         train_in_chunks([paths["a"], paths["text"]], model=make_forest())
 
 

@@ -357,7 +357,7 @@ def test_on_and_off_files(folder, tmp_path, capsys):
     assert run("detect", tmp_path / "on.parquet", "--off", tmp_path / "off.parquet", "-o", tmp_path / "c") == 1
     assert "--alpha: is required with --off" in said(capsys)
     assert run("detect", tmp_path / "on.parquet", *split, "--null-test", "-m", "tree", "-o", tmp_path / "c") == 1
-    assert "--null-test: needs at least two Off regions" in said(capsys)
+    assert "--null-test: requires at least two Off regions" in said(capsys)
 
 
 @pytest.mark.slow
@@ -438,8 +438,8 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "-c", "absent.yaml"), "absent.yaml"),
         (("detect", "good", "--groups", "nite"), "nite"),
         (("detect", "good", "--folds", "9", "-m", "tree"), "--folds: must be at most the number of groups, 5"),
-        (("detect", "good", "--features", "widht"), "--features: 'widht' is no column of the events; did you mean"),
-        (("detect", "good", "--exclude", "*"), "--exclude: leaves no features to learn from"),
+        (("detect", "good", "--features", "widht"), "--features: 'widht' is not a column of the events; did you mean"),
+        (("detect", "good", "--exclude", "*"), "--exclude: leaves no features"),
         (("train", "good", "--reference", "gammaness"), "has no column 'gammaness'"),
         (("train", "good", "--bins", "nothing:1,2"), "has no column 'nothing'"),
         (("train", "away.hdf5"), "the quality cuts reject all"),

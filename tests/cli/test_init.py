@@ -221,7 +221,7 @@ def test_wrong_sources_on_the_command_line(runs, tmp_path, capsys):
     assert "--source: 'Krab' is not a known source; did you mean 'Crab'" in said(capsys)
     both = ("--source", "Crab", "--source-ra", 83.6, "--source-dec", 22.0)
     assert run("detect", *runs, *both, "-o", tmp_path) == 2
-    assert "does not go with --source-ra and --source-dec" in said(capsys)
+    assert "cannot be combined with --source-ra and --source-dec" in said(capsys)
 
 
 def test_options_change_the_features_of_a_configuration(runs, tmp_path, capsys):
@@ -231,7 +231,7 @@ def test_options_change_the_features_of_a_configuration(runs, tmp_path, capsys):
     assert run("detect", *runs, "--features", "hil_*", "--features", "multip", "--exclude", "multip", *options) == 0
     assert json.loads(capsys.readouterr().out)["observation"]["features"] == ["hil_msw"]
     assert run("detect", *runs, "--features", "hillas_*", *options, "--overwrite") == 1
-    assert "--features: 'hillas_*' is no column of the events" in said(capsys)
+    assert "--features: 'hillas_*' is not a column of the events" in said(capsys)
 
 
 def test_a_configuration_of_another_telescope_points_to_init(runs, tmp_path, capsys):

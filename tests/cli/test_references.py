@@ -214,11 +214,11 @@ class TestRefused:
             (("--reference", "gamaness"), 1, "crab.hdf5: has no column 'gamaness'; did you mean 'gammaness'?"),
             (("--reference", "absent.excess"), 1, "absent.excess does not exist; pass a model file"),
             (("--reference", "crab.hdf5"), 1, "crab.hdf5: is neither a model file of 'excess train' nor"),
-            (("--reference", "damaged.onnx"), 1, "damaged.onnx is damaged, or no ONNX model"),
+            (("--reference", "damaged.onnx"), 1, "damaged.onnx is damaged or not an ONNX model"),
             (("--reference", "constant"), 1, "crab.hdf5: reference column 'constant' has the value 0.5 for all"),
             (("--reference", "empty"), 1, "values of features, empty are not missing"),
             (("--reference", "theta_deg"), 2, "it is the distance to the source"),
-            (("--simulated", "gamma.hdf5"), 2, "needs two files, of simulated gammas and of protons"),
+            (("--simulated", "gamma.hdf5"), 2, "requires two files, of simulated gammas and of protons"),
             (("--simulated", "lacking.hdf5", "proton.hdf5"), 1, "lacking.hdf5: has no columns width, length, which"),
             (("--simulated", "gamma.hdf5", "absent.hdf5"), 1, "absent.hdf5: does not exist"),
             (("-m", "hybrid"), 2, "hybrid requires references: pass --simulated or --reference"),
@@ -261,7 +261,7 @@ class TestRefused:
     def test_chunks_and_other_models_take_no_references(self, folder, tmp_path, capsys):
         simulated = ("--simulated", folder / "gamma.hdf5", folder / "proton.hdf5", "-o", tmp_path / "x.excess")
         assert run_command("train", folder / "crab.hdf5", *simulated, "--chunk-rows", 500) == 2
-        assert "does not go with --chunk-rows" in said(capsys)
+        assert "cannot be combined with --chunk-rows" in said(capsys)
         assert run_command("train", folder / "crab.hdf5", *simulated, "-m", "tree") == 2
         assert "requires --model hybrid, got tree" in said(capsys)
 

@@ -55,10 +55,13 @@ def field(tmp_path_factory):
         (("--exclusion", "84.4 21.1 -0.3"), "'--exclusion': '84.4 21.1 -0.3' has the radius -0.3, which must be above"),
         (("--exclusion", "84.4 21.1 nan"), "'--exclusion': '84.4 21.1 nan' has the radius nan, which must be above 0"),
         (("--exclusion", "Crab 90"), "'--exclusion': 'Crab 90' has the radius 90, which must be above 0 and below 90"),
-        (("--exclusion", "84.4 21.1"), "'--exclusion': '84.4 21.1' has no radius; give one in deg behind the place"),
-        (("--exclusion", "Mrk 421"), "'--exclusion': 'Mrk 421' has no radius; give one in deg behind the place"),
+        (("--exclusion", "84.4 21.1"), "'--exclusion': '84.4 21.1' has no radius; append one in deg"),
+        (("--exclusion", "Mrk 421"), "'--exclusion': 'Mrk 421' has no radius; append one in deg"),
         (("--exclusion", "Crab 1", "--exclusion", "Krab 1"), "'Krab' is not a known source; did you mean 'Crab'?"),
-        (("--exclusion", "400 21.1 0.3"), "'--exclusion': '400 21.1 0.3': '400 21.1' is no position: right ascension"),
+        (
+            ("--exclusion", "400 21.1 0.3"),
+            "'--exclusion': '400 21.1 0.3': '400 21.1' is not a valid position: right ascension",
+        ),
         (("--regions", "rnig"), "'--regions': must be reflected, ring, same-declination or angles, got 'rnig'"),
         (("--match", "azimuth"), "'--match': must be zenith, time or none, got 'azimuth'"),
         (("--match", "zenith"), "--match: requires --off: it selects the Off runs to compare with On runs"),
@@ -146,7 +149,7 @@ def test_an_option_switches_matching_off(matching, tmp_path):
     found = OnOffDataset.from_files(on, tmp_path / "my.yaml", off=off, regions=region_settings(None, None, "none"))
     assert found.config.regions == RegionConfig(source="Crab")
     assert "matches of runs" not in str(found)
-    with pytest.raises(ArgumentError, match=r"^match_within goes with match: zenith or time"):
+    with pytest.raises(ArgumentError, match=r"^match_within requires match: zenith or time"):
         change_regions(RegionConfig(), {"match": "none", "match_within": 2.0})
 
 
@@ -196,7 +199,7 @@ def test_regions_that_files_cannot_have(field, tmp_path, capsys):
     (tmp_path / "angles.yaml").write_text("regions: {method: angles}\n")
     options = ("-c", tmp_path / "angles.yaml", "--exclusion", "Crab 0.3")
     assert run("detect", field, *options, "-o", tmp_path / "out") == 2
-    assert "--exclusion: does not go with method: angles, whose regions are in the files" in said(capsys)
+    assert "--exclusion: cannot be combined with method: angles, whose regions are in the files" in said(capsys)
     (tmp_path / "list.yaml").write_text(f"crab: {{events: {field}}}\n")
     assert run("detect", tmp_path / "list.yaml", "--regions", "ring", "-o", tmp_path / "out") == 2
     assert "--regions: requires event files; a list of observations has its own" in said(capsys)

@@ -13,7 +13,7 @@ pytest.importorskip("h5py")
     ("options", "message"),
     [
         (("-m", "tree"), "--model: must be one of forest, li-ma-forest"),
-        (("--join", "a"), "--join: does not go with --chunk-rows or --dask"),
+        (("--join", "a"), "--join: cannot be combined with --chunk-rows or --dask"),
     ],
 )
 def test_what_the_command_line_refuses(tmp_path, capsys, options, message):
@@ -24,7 +24,7 @@ def test_what_the_command_line_refuses(tmp_path, capsys, options, message):
 @pytest.mark.parametrize(
     ("address", "code", "message"),
     [
-        ("nonsense", 2, "--dask: 'nonsense' is no address of a Dask scheduler"),
+        ("nonsense", 2, "--dask: 'nonsense' is not the address of a scheduler"),
         ("tls://127.0.0.1:8786", 1, "excess: no Dask scheduler answers at 'tls://127.0.0.1:8786'"),
     ],
 )

@@ -76,7 +76,7 @@ def test_yaml_round_trip(tmp_path):
         ("regions: {theta_squared_cut: 0}", "regions.theta_squared_cut: input should be greater than 0"),
         ("regions: {theta_squared_cut: .nan}", "regions.theta_squared_cut"),
         ("regions: {overlap: both}", "regions.overlap: input should be 'on_first', 'drop' or 'error'"),
-        ("regions: {source_ra: 83.6}", "source_ra and source_dec belong together"),
+        ("regions: {source_ra: 83.6}", "source_ra and source_dec must be given together"),
         ("regions: 5", "regions: "),
         ("features: width", "features: input should be a valid tuple"),
         ("features: []", "features: "),
@@ -87,8 +87,8 @@ def test_yaml_round_trip(tmp_path):
         ("quality_cuts: ['width <']", "quality_cuts: 'width <': not an expression"),
         ("quality_cuts: ['open(1)']", "quality_cuts: 'open.1.': only these functions"),
         ("derived_features: {a: 'b.c'}", "derived_features: 'b.c': this is not allowed"),
-        ("derived_features: {a: 'b + 1', b: 'a * 2'}", "derived feature 'a' is computed from itself"),
-        ("derived_features: {size: 'log(size)'}", "derived feature 'size' is computed from itself"),
+        ("derived_features: {a: 'b + 1', b: 'a * 2'}", "derived feature 'a' depends on itself"),
+        ("derived_features: {size: 'log(size)'}", "derived feature 'size' depends on itself"),
         ("derived_features: {'a b': '1'}", "'a b' cannot name a derived feature"),
         ("derived_features: {sqrt: '1'}", "'sqrt' cannot name a derived feature"),
         ("- width\n- length", "must contain names and values"),
@@ -232,7 +232,7 @@ def test_tables_that_do_not_fit():
     table = pd.DataFrame({"width": [1.0], "flag": [True], "count": [1]})
     with pytest.raises(ValueError, match="the table has no column 'width'; did you mean 'widht'"):
         to_features(table.rename(columns={"width": "widht"}), CONFIG)
-    with pytest.raises(ValueError, match="column 'width' holds"):
+    with pytest.raises(ValueError, match="column 'width' contains"):
         to_features(table.assign(width="x"), CONFIG)
     number = AnalysisConfig(features=["width"], quality_cuts=["count + 1"])
     with pytest.raises(ValueError, match=r"quality cut 'count \+ 1' is not a condition"):

@@ -58,9 +58,9 @@ def test_positions_as_text(text, ra, dec):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Mrk 412", r"did you mean 'Mrk 421'.*\? Otherwise give its position in deg"),
+        ("Mrk 412", r"did you mean 'Mrk 421'.*\? Otherwise specify its position in deg"),
         ("crabb", "did you mean 'Crab'"),
-        ("Betelgeuse", "known are Crab, .* Otherwise give its position"),
+        ("Betelgeuse", "known are Crab, .* Otherwise specify its position"),
         ("", "known are Crab"),
         ("400 10", "right ascension is from 0 to 360 deg"),
         ("10 95", "declination from -90 to 90"),
@@ -98,5 +98,5 @@ def test_a_source_by_name_in_the_configuration():
     assert AnalysisConfig(regions={"source": "83.6 22.0"}).regions == RegionConfig(source_ra=83.6, source_dec=22.0)
     with pytest.raises(EventFileError, match=r"'Mrk 5011' is not a known source; did you mean 'Mrk 501'"):
         parse_config("regions: {source: Mrk 5011}", "settings")
-    with pytest.raises(EventFileError, match="give one of both"):
+    with pytest.raises(EventFileError, match="specify one of both"):
         parse_config("regions: {source: Crab, source_ra: 83.6, source_dec: 22.0}", "settings")

@@ -150,8 +150,8 @@ def test_runs_that_do_not_match(regions, message, files):
 @pytest.mark.parametrize(
     ("regions", "message"),
     [
-        ({"match": "zenith", "pairs": [{"on": [1], "off": [2]}]}, "pairs and match exclude each other"),
-        ({"match_within": 1.0}, "match_within goes with match"),
+        ({"match": "zenith", "pairs": [{"on": [1], "off": [2]}]}, "pairs and match are mutually exclusive"),
+        ({"match_within": 1.0}, "match_within requires match"),
         ({"pairs": [{"on": [], "off": [2]}]}, "pairs"),
         ({"match": "azimuth"}, "match"),
     ],

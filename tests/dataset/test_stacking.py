@@ -156,7 +156,7 @@ def test_a_list_goes_alone(folder, tmp_path, capsys):
     assert run_command("detect", folder / "both.yaml", folder / "crab.csv", "-o", tmp_path / "run") == 2
     assert "is a list of observations; pass no other files" in " ".join(capsys.readouterr().err.split())
     assert run_command("train", folder / "both.yaml", "--chunk-rows", 1000, "-o", tmp_path / "model") == 2
-    assert "do not go with a list of observations" in " ".join(capsys.readouterr().err.split())
+    assert "cannot be combined with a list of observations" in " ".join(capsys.readouterr().err.split())
 
 
 def test_observations_that_are_refused(parts):

@@ -61,8 +61,8 @@ def test_an_option_takes_all_files_up_to_the_next_option(order, split_files, tmp
     [
         (("--off", "b", "c", "--alpha", 1), "FILES: are missing: --off takes all files up to the next option"),
         (("--join", "b", "c"), "FILES: are missing: --join takes all files up to the next option"),
-        (("a", "--off", "--alpha", 1), "--off: needs at least one file"),
-        (("a", "--alpha", 1, "--off"), "--off: needs at least one file"),
+        (("a", "--off", "--alpha", 1), "--off: requires at least one file"),
+        (("a", "--alpha", 1, "--off"), "--off: requires at least one file"),
     ],
 )
 def test_an_option_for_files_without_files_is_wrong_usage(words, message, tmp_path, capsys):

@@ -120,7 +120,7 @@ def test_crafted_arrays_are_errors(model, craft, tmp_path, monkeypatch):
     monkeypatch.setattr(BoostedClassifier, "_get_state", lambda self: wrong)
     save(given, tmp_path / "model")
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match="does not hold a valid BoostedClassifier"):
+    with pytest.raises(ModelFileError, match="does not contain a valid BoostedClassifier"):
         load(tmp_path / "model")
 
 

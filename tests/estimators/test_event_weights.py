@@ -171,8 +171,8 @@ class TestKernels:
         (lambda w, on: np.where(np.arange(len(w)) == 7, np.inf, w), "sample_weight must be finite"),
         (lambda w, on: np.where(on, 0, w), "sample_weight is zero for all On events"),
         (lambda w, on: np.where(on, w, 0), "sample_weight is zero for all Off events"),
-        (lambda w, on: w / w.sum(), "sample_weight must add up to at least 2"),
-        (lambda w, on: 1e6 * w, "sample_weight must add up to at least 2 and at most 2147483647"),
+        (lambda w, on: w / w.sum(), "sample_weight must sum to at least 2"),
+        (lambda w, on: 1e6 * w, "sample_weight must sum to at least 2 and at most 2147483647"),
         (lambda w, on: w.astype(str), "sample_weight must contain numbers"),
     ],
 )

@@ -184,7 +184,7 @@ class TestNoLeak:
         folds = hybrid({"simulation": simulated}, cv=5).fit(X, on, groups=nights)
         for model in (in_bag, folds):
             assert model.reference_weights_["simulation"] > 0.3
-        with pytest.raises(ValueError, match="groups cannot be kept apart"):
+        with pytest.raises(ValueError, match="do not respect groups"):
             hybrid({"simulation": simulated}, estimator=LogisticRegression()).fit(X, on, groups=nights)
 
 
@@ -205,16 +205,16 @@ class TestInput:
         reference = LogisticRegression().fit(table[["b", "a"]], truth)
         model = hybrid({"two": reference}).fit(table, on)
         assert model.reference_weights_["two"] > 0.5
-        with pytest.raises(ValueError, match="reference 'two' needs features that X does not have: b"):
+        with pytest.raises(ValueError, match="reference 'two' requires features missing in X: b"):
             model.fit(table.drop(columns="b"), on)
-        with pytest.raises(ValueError, match="reference 'two' needs 2 features, but X has 4"):
+        with pytest.raises(ValueError, match="reference 'two' requires 2 features, but X has 4"):
             hybrid({"two": LogisticRegression().fit(X[:, :2], truth)}).fit(X, on)
 
     def test_a_learner_without_bags_takes_folds(self, events, simulated):
         X, _, on, _ = events
         model = hybrid({"simulation": simulated}, estimator=OnOffKMeansClassifier(16, random_state=0, alpha=1.0), cv=3)
         assert model.fit(X, on).reference_weights_["simulation"] > 0.5
-        with pytest.raises(ValueError, match="cv='oob' needs out-of-bag scores"):
+        with pytest.raises(ValueError, match="cv='oob' requires out-of-bag scores"):
             model.set_params(cv="oob").fit(X, on)
 
     @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ class TestInput:
             ({"references": {"x": 9}}, ValueError, "reference 'x' is 9, but X has 4 columns"),
             ({"references": {"x": LogisticRegression()}}, ValueError, "not fitted"),
             ({"references": {"x": object()}}, TypeError, "reference 'x' must be a classifier"),
-            ({"references": {LABELS: 0}}, ValueError, "must have texts as names, and not 'On/Off'"),
+            ({"references": {LABELS: 0}}, ValueError, "must have string names other than 'On/Off'"),
             ({"references": {name: i for i, name in enumerate(NAMES)}}, ValueError, "no features besides"),
             ({"references": {"x": 0}, "trained_on": {"y": [1]}}, ValueError, "trained_on names 'y'"),
             ({"references": {"x": 0}, "cv": "prefit"}, ValueError, "cv must be 'oob'"),
@@ -273,7 +273,7 @@ class TestModelFile:
         hybrid({"inner": inner}).fit(X[:600], on[:600]).save(tmp_path / "model")
         assert list(load(tmp_path / "model").references["inner"].references) == ["score"]
         monkeypatch.setattr(_model_file, "_DEEPEST", 2)
-        with pytest.raises(ValueError, match=r"model does not hold a valid .* inside of each other, more than 2 deep"):
+        with pytest.raises(ValueError, match=r"model does not contain a valid .* nested more than 2 deep"):
             load(tmp_path / "model")
 
     def test_columns_by_name_and_the_default_estimator(self, events, tmp_path):
@@ -288,7 +288,7 @@ class TestModelFile:
 
     def test_other_references_are_refused(self, events, simulated, tmp_path):
         X, _, on, _ = events
-        with pytest.raises(TypeError, match=r"reference 'simulation' cannot be kept in a model file: .* ONNX"):
+        with pytest.raises(TypeError, match=r"reference 'simulation' cannot be stored in a model file: .* ONNX"):
             hybrid({"simulation": simulated}).fit(X, on).save(tmp_path / "model")
         assert list(tmp_path.iterdir()) == []
 
@@ -307,5 +307,5 @@ class TestModelFile:
             with monkeypatch.context() as patch:
                 patch.setattr(type(model), "_get_state", lambda self, wrong=wrong: state._replace(**wrong))
                 save(model, tmp_path / "model")
-            with pytest.raises(ModelFileError, match="does not hold a valid OnOffHybridClassifier"):
+            with pytest.raises(ModelFileError, match="does not contain a valid OnOffHybridClassifier"):
                 load(tmp_path / "model")

@@ -195,7 +195,7 @@ class TestOutputs:
     def test_scores_that_are_no_probabilities_are_refused(self):
         model = OnnxClassifier(summing(helper.make_node("Neg", ["sum"], ["score"]), shape=[None, 1]))
         assert model.predict_proba([[-0.25, -0.5]]).tolist() == [[0.25, 0.75]]
-        with pytest.raises(ModelFileError, match="gives values from -3 to 4, which are no probabilities"):
+        with pytest.raises(ModelFileError, match="gives values from -3 to 4, which are not probabilities"):
             model.predict_proba([[1.0, 2.0], [-2.0, -2.0]])
         twice = helper.make_node("Concat", ["sum", "sum"], ["score"], axis=1)
         with pytest.raises(ModelFileError, match="columns that do not add up to 1"):
@@ -221,16 +221,16 @@ class TestInputs:
             model.predict_proba(table[NAMES[::-1]])
         with pytest.raises(ValueError, match=r"takes 4 features, but X has 3; .*: a, b, c, d"):
             model.predict_proba(table[NAMES[:3]])
-        with pytest.raises(ValueError, match="feature_names must be 4 different texts"):
+        with pytest.raises(ValueError, match="feature_names must be 4 different strings"):
             OnnxClassifier(content, feature_names=["a", "b", "c"])
-        with pytest.raises(ValueError, match="feature_names must be 4 different texts"):
+        with pytest.raises(ValueError, match="feature_names must be 4 different strings"):
             OnnxClassifier(content, feature_names="abcd")
 
     def test_a_number_of_features_that_the_file_leaves_open(self):
         inputs = [("X", TensorProto.FLOAT, [None, None])]
         nodes = [helper.make_node("ReduceMean", ["X"], ["sum"], axes=[1], keepdims=0), SIGMOID]
         content = build(nodes, [("score", TensorProto.FLOAT, [None])], inputs=inputs)
-        with pytest.raises(ModelFileError, match="does not declare how many features 'X' has; give feature_names"):
+        with pytest.raises(ModelFileError, match="does not declare how many features 'X' has; specify feature_names"):
             OnnxClassifier(content)
         table = pd.DataFrame([[1.0, 1.0, 2.0], [-1.0, -1.0, -2.0]], columns=["a", "b", "c"])
         assert OnnxClassifier(content, feature_names=["a", "b", "c"]).predict(table).tolist() == [1, 0]
@@ -339,16 +339,16 @@ class TestModelFile:
         [
             ("n_features_in_", 5, "features or classes are not those of the model inside"),
             ("classes_", np.array([0, 2]), "features or classes are not those of the model inside"),
-            ("feature_names_in_", np.array(["a"]), "feature_names must be 4 different texts"),
+            ("feature_names_in_", np.array(["a"]), "feature_names must be 4 different strings"),
             ("_content", b"", "is empty"),
-            ("_content", b"no model", "is damaged, or no ONNX model"),
+            ("_content", b"no model", "is damaged or not an ONNX model"),
         ],
     )
     def test_what_does_not_fit_together_is_refused(self, attribute, wrong, message, content, tmp_path):
         model = OnnxClassifier(content)
         setattr(model, attribute, wrong)
         save(model, tmp_path / "model")
-        with pytest.raises(ModelFileError, match=f"model does not hold a valid OnnxClassifier: .*{message}"):
+        with pytest.raises(ModelFileError, match=f"model does not contain a valid OnnxClassifier: .*{message}"):
             load(tmp_path / "model")
 
     def test_on_off_classifiers_still_need_their_threshold(self, events, tmp_path, monkeypatch):
@@ -418,14 +418,14 @@ class TestHostileFiles:
     @pytest.mark.parametrize("content", [pytest.param(own, id=place) for place, own in external_models()])
     def test_values_in_other_files_are_refused(self, content, tmp_path):
         (tmp_path / "model.onnx").write_bytes(content)
-        with pytest.raises(ModelFileError, match=r"model\.onnx keeps values in other files, which are never opened"):
+        with pytest.raises(ModelFileError, match=r"model\.onnx stores values in other files, which are never opened"):
             OnnxClassifier(tmp_path / "model.onnx")
 
     @pytest.mark.parametrize("tag", [b"\x6a", b"\xea\x00", b"\xea\x80\x00", b"\xea\x80\x80\x80\x00"])
     def test_values_in_other_files_are_found_however_they_are_written(self, tag):
         tensor = field(13, field(1, b"location") + field(2, b"/etc/passwd"), tag)
         assert TensorProto.FromString(tensor).external_data[0].value == "/etc/passwd"
-        with pytest.raises(ModelFileError, match="keeps values in other files"):
+        with pytest.raises(ModelFileError, match="stores values in other files"):
             OnnxClassifier(field(7, field(5, tensor)) + field(8, b""))
 
     def test_truncated_files_are_refused(self, content, tmp_path):
@@ -457,10 +457,10 @@ class TestHostileFiles:
         ("content", "message"),
         [
             (b"", "is empty"),
-            (b"this is text, and no model", "is damaged, or no ONNX model"),
-            (pickle.dumps([1, 2]), "is damaged, or no ONNX model"),
+            (b"this is text, and no model", "is damaged or not an ONNX model"),
+            (pickle.dumps([1, 2]), "is damaged or not an ONNX model"),
             (b"\x1c\x00\x00\x00ORTM" + bytes(40), "is in the format of onnxruntime"),
-            (b"\x3a\x02" * 400, "is damaged, or no ONNX model"),
+            (b"\x3a\x02" * 400, "is damaged or not an ONNX model"),
         ],
     )
     def test_other_files_are_refused(self, content, message, tmp_path):
@@ -487,15 +487,15 @@ class TestHostileFiles:
     )
     def test_the_number_of_parts_has_an_end(self, graph, monkeypatch):
         monkeypatch.setattr(_onnx, "_MAX_PARTS", 5_000)
-        with pytest.raises(ModelFileError, match="has too many parts to be read; 5,000 are the most"):
+        with pytest.raises(ModelFileError, match="has too many parts, above the maximum of 5,000"):
             OnnxClassifier(field(7, graph) + field(8, b""))
 
     def test_paths_without_a_model_are_named(self, content, tmp_path, monkeypatch):
         with pytest.raises(ModelFileError, match=r"nowhere\.onnx does not exist"):
             OnnxClassifier(tmp_path / "nowhere.onnx")
-        with pytest.raises(ModelFileError, match="is a folder; name the files in it"):
+        with pytest.raises(ModelFileError, match="is a folder; pass the files in it"):
             OnnxClassifier(tmp_path)
-        with pytest.raises(TypeError, match=r"got ModelProto; give SerializeToString"):
+        with pytest.raises(TypeError, match=r"got ModelProto; use SerializeToString"):
             OnnxClassifier(onnx.ModelProto.FromString(content))
         monkeypatch.setattr(_onnx, "MAX_SIZE", 100)
         (tmp_path / "large.onnx").write_bytes(content)
@@ -520,7 +520,7 @@ class TestOtherModels:
         X, truth, _ = events
         three = LogisticRegression().fit(X, truth + (X[:, 2] > 1))
         for zipmap in (False, True):
-            with pytest.raises(ModelFileError, match="is no classifier of two classes, but of 3"):
+            with pytest.raises(ModelFileError, match="is not a classifier of two classes but of 3"):
                 OnnxClassifier(export(three, zipmap=zipmap).SerializeToString())
         columns = helper.make_node("Concat", ["sum", "sum", "sum"], ["score"], axis=1)
         with pytest.raises(ModelFileError, match="but of 3"):
@@ -548,13 +548,13 @@ class TestOtherModels:
             OnnxClassifier(content)
 
     def test_outputs_that_are_no_probabilities_are_refused(self, logistic):
-        with pytest.raises(ModelFileError, match=r"gives no probabilities, only 'label' \(int64"):
+        with pytest.raises(ModelFileError, match=r"returns no probabilities, only 'label' \(int64"):
             OnnxClassifier(build([], [("label", TensorProto.INT64, [None])]))
-        with pytest.raises(ModelFileError, match=r"gives several outputs, .*: 'output_label' .*'i0' .*'zipmap': False"):
+        with pytest.raises(ModelFileError, match=r"has several outputs, .*: 'output_label' .*'i0' .*'zipmap': False"):
             OnnxClassifier(export(logistic, zipmap="columns").SerializeToString())
 
     def test_a_wrong_number_of_features_is_named(self, content, tmp_path):
         path = tmp_path / "forest.onnx"
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"forest\.onnx: takes 4 features, but X has 3; give those"):
+        with pytest.raises(ValueError, match=r"forest\.onnx: requires 4 features, but X has 3; pass those"):
             OnnxClassifier(path).predict_proba(np.zeros((5, 3)))

@@ -256,8 +256,8 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         ({"alpha": None}, ValueError, "alpha is missing"),
         ({"method": "lima"}, ValueError, "method must be one of 'significance'"),
         ({"cv": "loo"}, ValueError, "cv must be 'oob', 'prefit', a number or a splitter, got 'loo'"),
-        ({"cv": LeaveOneGroupOut()}, ValueError, r"groups must be given: cv=LeaveOneGroupOut\(\)"),
-        ({"cv": [(np.arange(3000), np.arange(3000))]}, ValueError, "training and hold-out events must be kept apart"),
+        ({"cv": LeaveOneGroupOut()}, ValueError, r"groups are required by cv=LeaveOneGroupOut\(\)"),
+        ({"cv": [(np.arange(3000), np.arange(3000))]}, ValueError, "training and hold-out events must be disjoint"),
         ({"cv": []}, ValueError, "cv must test every event exactly once"),
         ({"cv": 1}, ValueError, "cv=1 cannot split these events"),
         ({"cv": StratifiedKFold}, ValueError, "cv=.* cannot split these events"),
@@ -269,9 +269,9 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
             TypeError,
             "must have predict_proba or .* NearestCentroidLike has neither",
         ),
-        ({"estimator": ExtraTreesClassifier(5), "cv": "oob"}, ValueError, "cv='oob' needs an estimator that draws"),
+        ({"estimator": ExtraTreesClassifier(5), "cv": "oob"}, ValueError, "cv='oob' requires an estimator that draws"),
         ({"cv": ShuffleSplit(2)}, ValueError, "cv must test every event exactly once"),
-        ({"cv": "oob"}, ValueError, "cv='oob' needs out-of-bag scores; LogisticRegression has none"),
+        ({"cv": "oob"}, ValueError, "cv='oob' requires out-of-bag scores, which LogisticRegression lacks"),
         ({"cv": "prefit"}, NotFittedError, "estimator must be fitted before"),
         ({"n_bootstrap": -2}, ValueError, "n_bootstrap must be at least 0"),
         ({"method": "menon", "n_bootstrap": 2}, ValueError, "bootstrap resamples require method 'significance'"),
@@ -302,7 +302,7 @@ def test_bad_labels(y, message):
 @pytest.mark.parametrize("cv", ["oob", "prefit"])
 def test_groups_that_cannot_be_honoured_are_refused(cv, noisy_data):
     model = SignificanceThresholdClassifier(RandomForestClassifier(5), cv=cv, alpha=1.0)
-    with pytest.raises(ValueError, match=f"groups cannot be kept apart with cv='{cv}'"):
+    with pytest.raises(ValueError, match=f"groups are not supported with cv='{cv}'"):
         model.fit(noisy_data.X, noisy_data.y, groups=noisy_data.groups)
 
 
@@ -396,7 +396,7 @@ def test_scores_that_are_not_finite(noisy_data):
         def predict_proba(self, X):
             return np.full((len(X), 2), np.nan)
 
-    with pytest.raises(ValueError, match="estimator gave scores that are not finite"):
+    with pytest.raises(ValueError, match="estimator returned non-finite scores"):
         SignificanceThresholdClassifier(Broken(), alpha=1.0).fit(noisy_data.X, noisy_data.y)
 
 

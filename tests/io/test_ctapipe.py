@@ -155,7 +155,7 @@ def test_columns_of_images_ask_for_images(tmp_path):
     write_ctapipe(path)
     assert len(read_events(path, ["hillas_width", "Forest_energy", "ra"])) == describe(path).n_images
     assert len(read_events(path, ["hillas_width_mean", "Forest_energy"])) == describe(path).n_events
-    with pytest.raises(EventFileError, match="'hillas_width' has a value for each telescope image, and 'n_telescopes'"):
+    with pytest.raises(EventFileError, match="'hillas_width' has one value per telescope image, but 'n_telescopes'"):
         read_events(path, ["hillas_width", "n_telescopes"])
     with pytest.raises(EventFileError, match="has no column 'hillas_width'; did you mean 'hillas_width_"):
         read_events(path, ["hillas_width"], rows="events")

@@ -145,9 +145,9 @@ def test_what_is_refused(tmp_path):
     source, target = tmp_path / "a.fits", tmp_path / "b.fits"
     write_gadf_run(source)
     cases = [
-        (scores(3), f"columns of 3 rows do not fit to a file of {N_EVENTS}"),
-        (scores(N_EVENTS + 1), "do not fit to a file of"),
-        (scores().rename(columns={"excess_score": "Energy"}), "has 'ENERGY' already; choose another name"),
+        (scores(3), f"columns of 3 rows do not match a file of {N_EVENTS}"),
+        (scores(N_EVENTS + 1), "do not match a file of"),
+        (scores().rename(columns={"excess_score": "Energy"}), "already has 'ENERGY'; choose another name"),
     ]
     for table, message in cases:
         with pytest.raises(EventFileError, match=message), EventWriter(target, copy_of=source) as writer:

@@ -218,7 +218,7 @@ def test_rows_with_too_many_values_show_while_reading(tmp_path, row, more, check
     lines = path.read_text().splitlines()
     lines[1 + row] += f",{more}"
     path.write_text("\n".join(lines) + "\n")
-    message = "is text, but no CSV table" if row == 0 else "reading CSV failed"
+    message = "is text, but not a CSV table" if row == 0 else "reading CSV failed"
     with pytest.raises(EventFileError, match=message):
         list(iter_events(path, ["width"], chunk_rows=100))
 
@@ -256,9 +256,9 @@ def test_names_behind_spaces(tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"Dear reader\nthis is a letter\n", "is text, but no CSV table"),
-        (b"1.0,2.0\n3.0,4.0\n", "is text, but no CSV table"),
-        (b"a,b\n1,2,3\n", "is text, but no CSV table"),
+        (b"Dear reader\nthis is a letter\n", "is text, but not a CSV table"),
+        (b"1.0,2.0\n3.0,4.0\n", "is text, but not a CSV table"),
+        (b"a,b\n1,2,3\n", "is text, but not a CSV table"),
         (b"\x00\x01\x02\x03", "is neither HDF5, FITS, Parquet, ROOT nor CSV"),
         (b"\xff\xfe\x80", "is neither HDF5, FITS, Parquet, ROOT nor CSV"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0), "is neither HDF5, FITS, Parquet, ROOT nor CSV"),
@@ -281,7 +281,7 @@ def test_other_layouts_and_places(tmp_path):
         describe(tmp_path)
     with h5py.File(tmp_path / "other.hdf5", "w") as file:
         file.create_group("images")
-    with pytest.raises(EventFileError, match=r"neither a group 'events'.*it holds images"):
+    with pytest.raises(EventFileError, match=r"neither a group 'events'.*it contains images"):
         read_events(tmp_path / "other.hdf5")
     with h5py.File(tmp_path / "uneven.hdf5", "w") as file:
         file["events/width"] = np.zeros(3)
@@ -290,19 +290,17 @@ def test_other_layouts_and_places(tmp_path):
         read_events(tmp_path / "uneven.hdf5")
     with h5py.File(tmp_path / "bare.hdf5", "w") as file:
         file.create_group("events")
-    with pytest.raises(EventFileError, match="holds no columns"):
+    with pytest.raises(EventFileError, match="has no columns"):
         describe(tmp_path / "bare.hdf5")
     fits.HDUList([fits.PrimaryHDU()]).writeto(tmp_path / "irf.fits")
-    with pytest.raises(
-        EventFileError, match="has no extension EVENTS, nor another table with RA and DEC, only PRIMARY"
-    ):
+    with pytest.raises(EventFileError, match="has no extension EVENTS, or another table with RA and DEC, only PRIMARY"):
         read_events(tmp_path / "irf.fits")
 
 
 def test_mixed_formats_and_arguments(tmp_path):
     table = make_table(3)
     paths = [write_as(table, tmp_path, kind) for kind in ("csv", "parquet")]
-    with pytest.raises(EventFileError, match=r"mixed formats, this file is Parquet and .*events\.csv is CSV"):
+    with pytest.raises(EventFileError, match=r"mixed formats, this file is Parquet, but .*events\.csv is CSV"):
         read_events(paths)
     with pytest.raises(ValueError, match="paths is empty"):
         read_events([])
@@ -363,7 +361,7 @@ def test_join_that_cannot_be(tmp_path):
     with pytest.raises(EventFileError, match=r"c\.csv: has no column 'night'"):
         read_events(tmp_path / "a.csv", join=tmp_path / "c.csv")
     write(table.assign(night="x"), tmp_path / "d.csv")
-    with pytest.raises(EventFileError, match="of other types"):
+    with pytest.raises(EventFileError, match="have other types"):
         read_events(tmp_path / "a.csv", join=tmp_path / "d.csv")
     with pytest.raises(EventFileError, match=r"a\.csv: has no column 'lenght'.*nor has .*b\.csv"):
         read_events(tmp_path / "a.csv", ["lenght"], join=tmp_path / "b.csv")

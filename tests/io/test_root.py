@@ -34,11 +34,11 @@ def test_flat_branches_in_chunks(events, tmp_path):
 
 def test_other_content(events, tmp_path):
     two = write(tmp_path / "two.root", {"Events": events, "Runs": events})
-    with pytest.raises(EventFileError, match=r"two\.root: holds the trees Events, Runs"):
+    with pytest.raises(EventFileError, match=r"two\.root: contains the trees Events, Runs"):
         describe(two)
     with uproot.recreate(tmp_path / "none.root") as file:
         file["histogram"] = np.histogram([1.0, 2.0])
-    with pytest.raises(EventFileError, match=r"none\.root: holds no TTree, but histogram"):
+    with pytest.raises(EventFileError, match=r"none\.root: contains no TTree, but histogram"):
         describe(tmp_path / "none.root")
     arrays = write(tmp_path / "arrays.root", {"Events": {"momentum": np.zeros((10, 3))}})
     with pytest.raises(EventFileError, match="no branch with one number"):

@@ -230,7 +230,7 @@ def test_files_of_different_telescopes_are_refused(tmp_path):
     files = [write_list(tmp_path / f"{name}.fits", **RUN, TELESCOP=name) for name in ("HESS", "MAGIC")]
     files.append(write_list(tmp_path / "unknown.fits", **RUN))
     read_events([files[0], files[2]])
-    message = r"MAGIC.fits: is of MAGIC, and .*HESS.fits is of H.E.S.S.; .* as an observation of its own"
+    message = r"MAGIC.fits: is of MAGIC, but .*HESS.fits is of H.E.S.S.; .* one observation per telescope"
     for call in (read_events, iter_events, check_one_telescope, OnOffDataset.from_files):
         with pytest.raises(EventFileError, match=message):
             call(files)

@@ -272,7 +272,7 @@ def test_no_column_is_replaced(tmp_path):
     with h5py.File(source, "r+") as file:
         file["events/image"] = np.zeros((len(TABLE), 3))  # of two dimensions, which is no column of a table
     for name in ("image", TABLE.columns[0]):
-        refused = pytest.raises(EventFileError, match=f"in.hdf5: has '{name}' already; choose another name")
+        refused = pytest.raises(EventFileError, match=f"in.hdf5: already has '{name}'; choose another name")
         with refused, EventWriter(out, copy_of=source) as writer:
             writer.append(pd.DataFrame({name: np.zeros(len(TABLE))}))
         assert list(tmp_path.iterdir()) == [source]
@@ -281,7 +281,7 @@ def test_no_column_is_replaced(tmp_path):
 def test_added_columns_must_have_the_rows_of_the_file(tmp_path):
     source, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
     write_events(TABLE, source)
-    with pytest.raises(ValueError, match=r"do not fit to a file of"), EventWriter(out, copy_of=source) as writer:
+    with pytest.raises(ValueError, match=r"do not match a file of"), EventWriter(out, copy_of=source) as writer:
         writer.append(pd.DataFrame({"score": [0.5]}))
     assert list(tmp_path.iterdir()) == [source]
     with pytest.raises(ValueError, match=r"in the format of .*in\.hdf5 only"):

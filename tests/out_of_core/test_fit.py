@@ -150,7 +150,7 @@ FIRST = ([[1.0], [2.0]], [0, 1])
         ([(*FIRST, None, [1, -2])], ValueError, "chunk 0: sample_weight"),
         ([(*FIRST, None, [1.5, 17])], ValueError, "sample_weight must be at most 16"),
         ([(*FIRST, None, [1.5, 1]), (*FIRST, None, [1.5, 0])], ValueError, "weight 0"),
-        ([(*FIRST, None, [2, 2])], ValueError, "sample_weight of whole numbers"),
+        ([(*FIRST, None, [2, 2])], ValueError, "integer sample_weight"),
         ([(*FIRST, None, [0, 1])], ValueError, "sample_weight is zero for all Off events"),
     ],
 )
@@ -182,7 +182,7 @@ def test_rules_that_count_events_reject_weights(events, weights):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y, groups: (X[:-9], y[:-9], groups[:-9]), "chunks: gave 3000 events at first and 2991"),
+        (lambda X, y, groups: (X[:-9], y[:-9], groups[:-9]), "chunks: had 3000 events at first and 2991"),
         (lambda X, y, groups: (X, y, np.char.add(groups, "!")), "chunk 0: has other groups"),
         (lambda X, y, groups: (X, y), "chunk 0: has fewer columns"),
     ],

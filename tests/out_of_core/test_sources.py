@@ -29,7 +29,7 @@ class Collection:
     [
         (EventFiles("a.parquet", [], "on"), ValueError, "features must name"),
         (EventFiles("a.parquet", "x0", "on"), TypeError, "features must be a list"),
-        (EventFiles("a.parquet", ["on"], "on"), ValueError, "features must not hold the label"),
+        (EventFiles("a.parquet", ["on"], "on"), ValueError, "features must not contain the label"),
         (EventFiles("a.parquet", ["x0"], "on", chunk_rows=0), ValueError, "chunk_rows"),
         (EventFiles([], ["x0"], "on"), ValueError, "paths"),
         (EventFiles(["a.parquet", "./a.parquet"], NAMES, "on"), EventFileError, r"a\.parquet: was given 2 times"),
@@ -55,5 +55,5 @@ def test_a_file_that_changes_is_noticed(events, tmp_path, changes):
             return found
 
     files = EventFiles(write_files(events, tmp_path), NAMES, "on")
-    with pytest.raises(ValueError, match=r"2\.parquet: gave 100 events at first and 5"):
+    with pytest.raises(ValueError, match=r"2\.parquet: had 100 events at first and 5"):
         fit_forest(make_forest(), files, executor=InPlace(1))

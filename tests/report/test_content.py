@@ -60,7 +60,7 @@ def test_a_model_without_signal_ratios_has_a_cut_only(detections):
     assert content.headline["notes"][-1] == "By the cut."
     assert [group["title"] for group in content.numbers] == ["Cut", "Events"]
     assert "declared beforehand" not in content.quote
-    assert any("no signal ratio" in sentence for sentence in content.missing)
+    assert any("no likelihood ratio" in sentence for sentence in content.missing)
     assert not any("Likelihood" in head for table in content.tables.values() for head in table.heads)
 
 
@@ -68,7 +68,7 @@ def test_tables_have_the_numbers_of_the_detection(detections):
     detection = detections["forest"]
     content, frame = ModelContent("", detection), detection.groups_frame()
     table = content.tables["groups"]
-    assert table.heads[-4:] == ["Likelihood / σ", "Strength / mean", "Hours", "Signal / h"]
+    assert table.heads[-4:] == ["Likelihood / σ", "Signal strength / mean", "Hours", "Signal / h"]
     for row, (group, counts) in zip(table.rows, detection.counts_by_group.items(), strict=True):
         found = frame.loc[group]
         excess = f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}"
@@ -152,12 +152,12 @@ def test_a_deficit_is_called_one(detections, statistic):
     assert content.sentence.startswith("A deficit of ")
     assert content.limits[0].startswith("Upper limit at 95 % (CLs): ")
     untimed = ModelContent("", replace(flipped, exposure=None))
-    assert any("not a positive number" in sentence for sentence in untimed.missing)
+    assert any("is not positive" in sentence for sentence in untimed.missing)
 
 
 def test_nothing_selected_is_said_of_a_cut_only(detections):
     nothing = replace(detections["forest"], selected=np.zeros_like(detections["forest"].selected))
-    assert ModelContent("", replace(nothing, statistic="cut")).sentence.startswith("Nothing was selected, 0.0 sigma")
+    assert ModelContent("", replace(nothing, statistic="cut")).sentence.startswith("No event was selected, 0.0 sigma")
     assert ModelContent("", nothing).sentence.startswith("A signal of ")
 
 
@@ -174,25 +174,25 @@ def test_the_largest_number_is_the_one_to_quote(detections, forward, statistic):
     # the value of the search itself, where it is the only one
     for strategy, label in (
         ("forward", "forward: the one to quote"),
-        ("applied", "new events: the one to quote, if the model was chosen before they were looked at"),
+        ("applied", "new events: the one to quote, if the model was chosen independently of these events"),
         ("pooled", "pooled: compares models, not the one to quote"),
     ):
         content = ModelContent("", replace(detection, strategy=strategy), no_forward="there are no times.")
         shown = content.headline
         assert (shown["value"], shown["label"]) == (f"{detection.significance:.1f} σ", label)
         assert shown["beside"] == []
-        reason = "There is no forward value, which would be the one to quote: there are no times."
+        reason = "No forward value, which would be the one to quote: there are no times."
         assert (reason in shown["notes"]) == (strategy == "pooled")
         first = content.numbers[0]["rows"][0]
         assert quoted_of(content) == ([first] if strategy != "pooled" else [])
-        assert ("if the model was chosen before they were looked at" in first.note) == (strategy == "applied")
+        assert ("if the model was chosen independently of these events" in first.note) == (strategy == "applied")
 
 
 def test_a_forward_search_without_a_likelihood_is_none(detections):
     unknown = Outcome(OnOffCounts(0, 0, 0.2), None, "likelihood")
     shown = ModelContent("", detections["forest"], unknown).headline
     assert shown["value"] == f"{detections['forest'].significance:.1f} σ"
-    assert shown["notes"][0] == "There is no forward value: it was not computed."
+    assert shown["notes"][0] == "No forward value: it was not computed."
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_forward_search_without_a_likelihood_is_none(detections):
         (
             "doubtful",
             "not to be quoted before the warnings are explained",
-            "Quote nothing before the warnings are explained.",
+            "Do not quote a significance before the warnings are explained.",
         ),
     ],
 )
@@ -239,7 +239,7 @@ def test_what_to_quote(detections, statistic, fixed):
     strong = Outcome(OnOffCounts(500, 100, 0.2), OnOffLikelihood(40.0, 1.0, (0.9, 1.1), 400, 9), statistic)
     larger = ModelContent("", detection, strong).quote
     assert f"Quote the forward value, {strong.significance:.1f} sigma: the {fixed} was fixed" in larger
-    assert f"The pooled value, {detection.significance:.1f} sigma, compares models" in larger
+    assert f"Use the pooled value, {detection.significance:.1f} sigma, to compare models" in larger
     assert "It is smaller" not in larger
     assert f"The {statistic} was declared beforehand" in larger
     assert "there are no times" in ModelContent("", detection, no_forward="there are no times").quote
@@ -254,19 +254,19 @@ def test_what_is_missing_is_listed(detections):
     first = detection.groups[0]
     cases = [
         ({"score": score}, "7 hold-out events have no score"),
-        ({"score": np.full_like(score, np.nan)}, "No event has a score"),
+        ({"score": np.full_like(score, np.nan)}, "no event has a score"),
         ({"fold": np.where(detection.fold == 0, -1, detection.fold)}, "were used for training only"),
-        ({"groups": None}, "There are no groups"),
-        ({"groups": np.full(len(score), 20131101)}, "There is one group only, 20131101"),
+        ({"groups": None}, "No table of groups"),
+        ({"groups": np.full(len(score), 20131101)}, "there is only one, 20131101"),
         ({"ratio": np.where(detection.groups == first, 0.0, detection.ratio)}, "1 of 5 groups"),
-        ({"theta": None}, "there is no θ² plot"),
-        ({"nearby": None}, "the θ² plot ends at the cut"),
-        ({"time": None}, "Times of the events are not known"),
-        ({"importances": None}, "no importances of features"),
+        ({"theta": None}, "No θ² plot"),
+        ({"nearby": None}, "The θ² plot ends at the cut"),
+        ({"time": None}, "times are unknown"),
+        ({"importances": None}, "no feature importances"),
         ({"features": None}, "older runs lack them"),
-        ({"sky": None}, "There is no map of the sky"),
-        ({"sky": replace(detection.sky, layers={"all": detection.sky.layers["all"]})}, "Too few events are selected"),
-        ({"exposure": None}, "there are no signal events per hour"),
+        ({"sky": None}, "No sky map"),
+        ({"sky": replace(detection.sky, layers={"all": detection.sky.layers["all"]})}, "No sky map of selected events"),
+        ({"exposure": None}, "No rates per hour"),
         (
             {"groups": runs, "exposure": Exposure("ontime", ("run 0",), ("",), np.array([0.5]))},
             "7 of 8 groups without a bound or an observation time",
@@ -276,11 +276,11 @@ def test_what_is_missing_is_listed(detections):
         missing = "\n".join(ModelContent("", replace(detection, **change)).missing)
         assert sentence in missing, sentence
     assert list(ModelContent("", detection).missing) == [
-        "No null test was made, which searches in the Off regions, where there is no source."
+        "No null test was run, which searches for a source in the Off regions."
     ]
     many = ModelContent("", detection, number=4, n_models=5)
     assert "On and Off are compared in 6 of 22 features; result.json has all of them." in many.missing
-    assert "The maps of the sky of the first 4 models are on the page." in many.missing
+    assert "Sky maps are shown for the first 4 models." in many.missing
 
 
 def test_thresholds_are_described(detections):
@@ -296,8 +296,8 @@ def test_trust_is_that_of_the_folds(hybrid):
     rows = ModelContent("", hybrid).tables["weights"].rows
     assert [row[1] for row in rows] == [
         "reference",
-        "learned from the labels, with the references as further features",
-        "learned from the labels alone",
+        "trained on the labels, with the references as additional features",
+        "trained on the labels only",
     ]
     for row, name in zip(rows, hybrid.folds[0].reference_weights, strict=True):
         values = [fold.reference_weights[name] for fold in hybrid.folds]

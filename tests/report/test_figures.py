@@ -275,7 +275,7 @@ def test_missing_scores_are_left_out(found):
     known = replace(found, on=found.on[500:], score=score[500:], fold=found.fold[500:])
     np.testing.assert_array_equal(plot_threshold_curve(some).get_lines()[0].get_ydata(), known.curve.significance)
     for plot in (plot_score_histogram, plot_threshold_curve):
-        with pytest.raises(ValueError, match="no scores to show"):
+        with pytest.raises(ValueError, match="no scores to plot"):
             plot(replace(found, score=np.full(len(score), np.nan)))
 
 
@@ -341,7 +341,7 @@ def test_light_curve_draws_the_numbers_of_the_detection(found):
     many = plot_light_curve(replace(untimed, groups=np.arange(len(found.on)) % 30))
     assert len(many.get_xticks()) <= 8
     unbound = replace(found, ratio=np.where(found.groups == frame.index[0], 0.0, found.ratio))
-    assert "groups (4 of 5; no bound or no time of the others)" in texts(plot_light_curve(unbound))
+    assert "groups (4 of 5; others have no bound or no time)" in texts(plot_light_curve(unbound))
 
 
 def test_feature_importances_are_bars_with_the_largest_on_top(found):
@@ -464,7 +464,7 @@ def test_missing_data_is_an_error(found, nulls, agreement):
     bare = replace(found, **gone, bins=None, fold=np.full(len(found.on), -1))
     for plot in OF_A_DETECTION:
         with pytest.raises(
-            ValueError, match=r"the detection has no|no scores|no events were held out|light curve by group needs"
+            ValueError, match=r"the detection has no|no scores|no events were held out|light curve by group requires"
         ):
             plot(bare)
     no_selected = replace(found.sky, layers={"all": found.sky.layers["all"]})

@@ -122,7 +122,7 @@ def test_theta_squared_scales_by_the_exposure_ratio_of_the_detection(found):
 
 
 def test_theta_squared_says_what_is_missing(found):
-    with pytest.raises(ValueError, match=r"no angles.*theta and theta_squared_cut with detection.annotated"):
+    with pytest.raises(ValueError, match=r"no angles.*theta and theta_squared_cut to detection.annotated"):
         theta_squared_histogram(replace(found, theta=None))
     with pytest.raises(ValueError, match="no angles"):
         theta_squared_histogram(replace(found, theta_squared_cut=None))
@@ -154,7 +154,7 @@ def test_score_histogram_holds_every_judged_event(found):
 def test_score_histogram_leaves_missing_scores_out():
     shown = score_histogram(made([1, 0, 1, 0], [0.1, 0.4, np.nan, np.nan]))
     assert (shown.on.sum(), shown.off.sum()) == (1, 1)
-    with pytest.raises(ValueError, match="no scores to show"):
+    with pytest.raises(ValueError, match="no scores to plot"):
         score_histogram(made([1, 0], [np.nan, np.nan]))
 
 
@@ -359,12 +359,12 @@ def test_likelihood_bins_of_odd_events(on, ratio, n_bins):
 
 def test_likelihood_bins_and_light_curve_say_what_is_missing(found):
     bare = replace(found, ratio=None, statistic="cut")
-    with pytest.raises(ValueError, match=r"no signal ratios.*wrap it in SignificanceThresholdClassifier"):
+    with pytest.raises(ValueError, match=r"no likelihood ratios.*wrap the model in SignificanceThresholdClassifier"):
         likelihood_bins(bare)
     with pytest.raises(ValueError, match="no events were held out"):
         likelihood_bins(replace(found, fold=np.full(len(found.on), -1)))
     for case in (bare, replace(found, groups=None), replace(found, groups=np.zeros(len(found.on)))):
-        with pytest.raises(ValueError, match="a light curve by group needs"):
+        with pytest.raises(ValueError, match="a light curve by group requires"):
             light_curve(case)
 
 

@@ -109,7 +109,7 @@ def _check_files(words: list[str], several: tuple[str, ...]) -> None:
         if word == "--":
             return
         if word in several and _is_option(following):
-            raise typer.BadParameter("needs at least one file", param_hint=word)
+            raise typer.BadParameter("requires at least one file", param_hint=word)
 
 
 def _repeat_options(words: list[str], several: tuple[str, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Columns of event files: expressions and features from them, and reasons why a column is not a feature."""
+"""Columns of event files: expressions and features, and reasons why a column is not a feature."""
 
 import ast
 import logging
@@ -46,7 +46,7 @@ _COMPARISONS |= {ast.GtE: np.greater_equal, ast.Eq: np.equal, ast.NotEq: np.not_
 
 
 class Parsed(NamedTuple):
-    """An expression with all its nodes checked."""
+    """A validated expression."""
 
     text: str
     tree: ast.expr
@@ -60,7 +60,7 @@ def evaluate(expression: str, table: pd.DataFrame | Mapping[str, Any]) -> NDArra
 
 
 def compute(expression: str, table: pd.DataFrame | Mapping[str, Any], n_events: int) -> NDArray[Any]:
-    """Compute an expression for ``n_events`` rows; the table needs no columns that are not in the expression."""
+    """Evaluate an expression for ``n_events`` rows; the table only requires the columns of the expression."""
     parsed = parse(expression)
     with np.errstate(all="ignore"):
         values = np.asarray(_Evaluation(parsed, _columns_of(parsed, table)).value(parsed.tree))
@@ -74,7 +74,7 @@ def names_in(expression: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def parse(expression: str) -> Parsed:
-    """Parse an expression and check each of its nodes."""
+    """Parse an expression and validate each of its nodes."""
     if not isinstance(expression, str):
         raise TypeError(f"an expression must be text, got {expression!r}")
     text = " ".join(expression.split())
@@ -84,7 +84,7 @@ def parse(expression: str) -> Parsed:
         raise ValueError(f"{text[:40] + '...'!r}: an expression may have {LONGEST} characters, this has {len(text)}")
     if "'" in text or '"' in text:
         raise ValueError(f"{text!r}: text in quotes is not allowed in an expression")
-    # pandas gives & and | the precedence of "and" and "or", so that conditions need no parentheses.
+    # pandas gives & and | the precedence of "and" and "or", so conditions need no parentheses.
     source = text.replace("&", " and ").replace("|", " or ")
     try:
         tree = ast.parse(source, mode="eval").body
@@ -98,7 +98,7 @@ def parse(expression: str) -> Parsed:
 
 
 def _check(node: ast.expr, text: str, names: dict[str, None], depth: int) -> None:
-    """Raise ValueError for any node that is not on the list; collect the names of columns."""
+    """Raise ValueError for any node that is not allowed; collect the names of columns."""
     if depth > DEEPEST:
         raise ValueError(f"{text[:40] + '...'!r}: an expression may be nested {DEEPEST} levels deep")
     parts: Any = ast.iter_child_nodes(node)
@@ -131,7 +131,7 @@ def _check(node: ast.expr, text: str, names: dict[str, None], depth: int) -> Non
 
 
 def _reject(node: ast.expr, text: str, why: str) -> NoReturn:
-    """Say what is wrong and where; the whole expression stands first."""
+    """Raise ValueError with the reason and its position, after the whole expression."""
     try:
         piece = ast.unparse(node)
     except RecursionError:
@@ -141,7 +141,7 @@ def _reject(node: ast.expr, text: str, why: str) -> NoReturn:
 
 
 class _Evaluation:
-    """Computes a parsed expression. Arithmetic is done in float64, so that no integer overflows."""
+    """Evaluation of a parsed expression, in float64 to avoid integer overflow."""
 
     def __init__(self, parsed: Parsed, columns: dict[str, Values]) -> None:
         self._text, self._columns = parsed.text, columns
@@ -188,7 +188,7 @@ class _Evaluation:
 
 
 def _columns_of(parsed: Parsed, table: pd.DataFrame | Mapping[str, Any]) -> dict[str, Values]:
-    """Return the columns that an expression needs as arrays of numbers or booleans; a column hides a constant."""
+    """Return the columns of an expression as arrays of numbers or booleans; a column hides a constant."""
     columns = {}
     for name in parsed.names:
         if name in table:
@@ -205,11 +205,11 @@ def as_numbers(name: str, column: Any) -> Values:
     """Return a column as an array of numbers or booleans; missing values become NaN."""
     if isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype):
         if not pd.api.types.is_numeric_dtype(column.dtype):
-            raise ValueError(f"column {name!r} holds {column.dtype}, not numbers")
+            raise ValueError(f"column {name!r} contains {column.dtype}, not numbers")
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     values = np.asarray(column)
     if values.dtype.kind not in "biuf" or values.ndim != 1:
-        raise ValueError(f"column {name!r} holds {values.dtype} of {values.ndim} dimensions, not one number per event")
+        raise ValueError(f"column {name!r} has {values.dtype} of {values.ndim} dimensions, not one number per event")
     return values
 
 
@@ -217,14 +217,14 @@ MOST_DERIVED = 1000
 
 
 def inputs_of_derived(derived: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return, for each derived feature, all names that it is computed from, in a computable order."""
+    """Return, for each derived feature, all names that it depends on, in a computable order."""
     if len(derived) > MOST_DERIVED:
-        raise ValueError(f"there are {len(derived):,} derived features; {MOST_DERIVED:,} are the most")
+        raise ValueError(f"there are {len(derived):,} derived features, above the maximum of {MOST_DERIVED:,}")
     direct = {name: names_in(expression) for name, expression in derived.items()}
     try:
         order = list(TopologicalSorter(direct).static_order())
     except CycleError as error:
-        raise ValueError(f"derived feature {error.args[1][0]!r} is computed from itself") from error
+        raise ValueError(f"derived feature {error.args[1][0]!r} depends on itself") from error
     found: dict[str, tuple[str, ...]] = {}
     for name in order:
         if name in derived:
@@ -233,7 +233,7 @@ def inputs_of_derived(derived: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-TRUE_ENERGY, TRUE_ZENITH = (  # true energy in TeV and zenith distance in deg by the column they are computed from
+TRUE_ENERGY, TRUE_ZENITH = (  # true energy in TeV and zenith distance in deg by column
     {row["column"]: row["expression"] for row in read_catalogue("truth.csv", "excess.config") if row["quantity"] == own}
     for own in ("energy", "zenith")
 )
@@ -243,14 +243,14 @@ def energy_expression(columns: Iterable[str], given: str | None = None) -> str:
     """Return the expression of the true energy in TeV for a file with these columns."""
     found = _choose("energy", TRUE_ENERGY, columns, given)
     if found is None:
-        remedy = "name the column of true energies, or give an expression such as 'mc_energy_gev / 1000', in TeV"
-        problem = f"is needed: the simulated events have none of {', '.join(TRUE_ENERGY)}"
+        remedy = "specify the column of true energies, or an expression such as 'mc_energy_gev / 1000', in TeV"
+        problem = f"is required: the simulated events have none of {', '.join(TRUE_ENERGY)}"
         raise MismatchError("energy", f"{problem}; {remedy}")
     return found
 
 
 def zenith_expression(columns: Iterable[str], given: str | None = None) -> str | None:
-    """Return the expression of the zenith distance in deg for a file with these columns; None if it is not known."""
+    """Return the expression of the zenith distance in deg for a file with these columns; None if unknown."""
     return _choose("zenith", TRUE_ZENITH, columns, given)
 
 
@@ -264,63 +264,65 @@ def _choose(argument: str, known: Mapping[str, str], columns: Iterable[str], giv
 
 
 def checked_expression(argument: str, columns: Iterable[str], given: str) -> str:
-    """Return an expression of columns that a file has; ArgumentError for any other."""
+    """Return an expression of columns of a file; raise ArgumentError for others."""
     present = set(columns)
     try:
         missing = [name for name in names_in(given) if name not in present]
     except ValueError as error:
-        raise ArgumentError(argument, f"is no column, and no expression of columns: {error}") from error
+        raise ArgumentError(argument, f"is neither a column nor an expression of columns: {error}") from error
     if missing:
-        raise MismatchError(argument, f"needs a column of the simulated events: {missing_column(missing[0], present)}")
+        raise MismatchError(
+            argument, f"must be a column of the simulated events: {missing_column(missing[0], present)}"
+        )
     return given
 
 
 def choose_features(wanted: Sequence[str], available: Collection[str], reasons: Mapping[str, str]) -> list[str]:
-    """Return the columns that names and patterns stand for, those that there are reasons against by name alone."""
+    """Return the columns matched by names and patterns; excluded columns only by name."""
     chosen: dict[str, None] = {}
     for word, found in _matches("features", wanted, available, available):
         allowed = [name for name in found if name == word or name not in reasons]
         if not allowed:
-            problem = f"{word!r} stands for {', '.join(found[:5])} alone, which cannot be features"
+            problem = f"{word!r} matches only {', '.join(found[:5])}, which cannot be features"
             raise MismatchError("features", f"{problem}; 'excess init' shows why")
         if word in allowed and reasons.get(word):
-            logger.warning("feature %s is used because it is named, although %s", word, reasons[word])
+            logger.warning("feature %s is used because it was requested, although %s", word, reasons[word])
         chosen |= dict.fromkeys(allowed)
     return list(chosen)
 
 
 def exclude_features(unwanted: Sequence[str], features: Sequence[str], available: Collection[str]) -> list[str]:
-    """Return features without those that names and patterns stand for."""
+    """Return features without those matched by names and patterns."""
     matches = _matches("exclude", unwanted, [*features, *available], available)
     out = {name for _, found in matches for name in found}
     left = [name for name in features if name not in out]
     if features and not left:
-        raise MismatchError("exclude", "leaves no features to learn from")
+        raise MismatchError("exclude", "leaves no features")
     return left
 
 
 def _matches(
     argument: str, given: Sequence[str], available: Collection[str], shown: Collection[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each word with the name itself if there is one, else with the names that a pattern stands for."""
+    """Yield each word with the column of this name, or else with the columns matched by a pattern."""
     texts = [given] if isinstance(given, str) else given
     words = [word.strip() for text in texts for word in text.split(",")]
     if not all(words):
-        raise ArgumentError(argument, f"must be names of columns with commas between them, got {','.join(texts)!r}")
+        raise ArgumentError(argument, f"must be column names separated by commas, got {','.join(texts)!r}")
     for word in words:
         found = [word] if word in available else [name for name in available if fnmatchcase(name, word)]
         if not found:
-            raise MismatchError(argument, f"{word!r} is no column of the events; {nearest(word, shown)}")
+            raise MismatchError(argument, f"{word!r} is not a column of the events; {nearest(word, shown)}")
         yield word, found
 
 
-_MAX_MISSING = 0.2  # share of events without a value from which a column is no feature: they would be cut away
-_MIN_EVENTS = 20  # events in a sample from which its values say something about a column
-_MAX_COMPARED = 4_000  # events that are compared to find copies of columns
-_COPY = 1 - 1e-6  # correlation of values and of ranks from which a column is a copy of another one
+_MAX_MISSING = 0.2  # fraction of missing values above which a column is not a feature
+_MIN_EVENTS = 20  # minimum number of events in a sample to assess the values of a column
+_MAX_COMPARED = 4_000  # events compared to find copies of columns
+_COPY = 1 - 1e-6  # correlation of values and of ranks above which a column is a copy of another one
 _RULES = {row["pattern"]: row["reason"] for row in read_catalogue("columns.csv", "excess.config")}
 _TRUTH = re.compile(r"(true|mc|corsika|ceres)_.*", re.IGNORECASE)
-_ENERGY = (  # the best first
+_ENERGY = (  # in order of preference
     *("energy", "reco_energy", "gamma_energy_prediction"),
     r"(est|estimated|rec|reconstructed)_?energy|energy_?(est|rec|reco|prediction)",
     r"(?!.*(uncert|err)).*_energy",
@@ -329,12 +331,12 @@ _ENERGY = (  # the best first
 
 
 def is_classifier_output(name: str) -> bool:
-    """Say whether a column is the score of another analysis, which may be a reference."""
+    """Return whether a column is the score of another analysis, which may be a reference."""
     return origin_of(name) is not None and origin_of(name, is_reference=True) is None
 
 
 def truth_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that only simulated events have."""
+    """Return the columns that exist for simulated events only."""
     return tuple(name for name in columns if _TRUTH.fullmatch(name))
 
 
@@ -345,36 +347,36 @@ def energy_column(columns: tuple[str, ...]) -> str | None:
 
 
 def reason_by_name(name: str) -> str | None:
-    """Return why a column is no feature by its name, None if it may be one."""
+    """Return why the name of a column excludes it as a feature, None if it does not."""
     return origin_of(name) or next((_RULES[one] for one in _RULES if re.fullmatch(one, name, re.IGNORECASE)), None)
 
 
 def _reason_by_values(numbers: FloatArray | None, files: NDArray[np.int64]) -> str | None:
-    """Return why a column is no feature by its values and the file of each, None if it may be one."""
+    """Return why the values of a column, and their files, exclude it as a feature, None if they do not."""
     if numbers is None:
         return "it is a text or a date, not a number"
     known = np.isfinite(numbers)
     missing = float(np.mean(~known)) if len(numbers) else 0.0
     if missing > _MAX_MISSING:
-        share = f"it is missing in {100 * missing:.0f} % of the events, which would be cut away"
+        share = f"it is missing in {100 * missing:.0f} % of the events, which would be rejected"
         return "it has no values" if missing == 1 else share
     values, of_file = numbers[known], files[known]
     if len(values) >= 2:
         if (values == values[0]).all():
-            return f"it is {values[0]:g} in all events that were looked at"
+            return f"it is {values[0]:g} in all events of the sample"
         distinct = np.unique(of_file)
         if len(values) > 2 * len(distinct) and all(np.ptp(values[of_file == one]) == 0 for one in distinct):
-            return "it is the same in all events of a file, so it is a property of the run"
+            return "it is constant in each file, so it is a property of the run"
     rises = (numbers[1:] > numbers[:-1])[np.diff(files) == 0]
     if len(numbers) >= _MIN_EVENTS and len(rises) and rises.all():
-        return "it grows from event to event, as a time or a counter does"
+        return "it increases from event to event like a time or a counter"
     return None
 
 
 def reasons_against(
     columns: Sequence[str], sample: pd.DataFrame, files: NDArray[np.int64], preferred: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return why columns are no features, by name and by the values of a sample, of which ``files`` has the files."""
+    """Return why columns are not features, by name and by the values of a sample; ``files`` has the file of each."""
     found = {name: reason for name in columns if (reason := reason_by_name(name))}
     numeric = [name for name in columns if pd.api.types.is_numeric_dtype(sample[name].dtype)]
     numbers = {name: sample[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in numeric}
@@ -387,14 +389,14 @@ def reasons_against(
 
 
 def _usable_events(columns: Mapping[str, FloatArray], n_events: int) -> BoolArray:
-    """Return the events that have values in most columns; all, if there are none."""
+    """Return the events with values in most columns; all, if there are none."""
     known = [finite for finite in map(np.isfinite, columns.values()) if finite.any()]
     usable = np.mean(known, axis=0) >= 0.5 if known else np.ones(n_events, dtype=np.bool_)
     return usable if usable.any() else np.ones(n_events, dtype=np.bool_)
 
 
 def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], preferred: Sequence[str]) -> dict[str, str]:
-    """Return the columns that are copies of features, in any unit, or that order events as a refused column does."""
+    """Return the columns that are copies of features, in any unit, or that order events like an excluded column."""
     varying = {name: values[:_MAX_COMPARED] for name, values in numbers.items()}
     varying = {name: values for name, values in varying.items() if len(np.unique(values[np.isfinite(values)])) > 2}
     if not varying or len(next(iter(varying.values()))) < _MIN_EVENTS:
@@ -408,9 +410,9 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
         earlier = [] if name in reasons else np.flatnonzero(ranks[number, :number] >= _COPY).tolist()
         for before in earlier:
             other = order[before]
-            # a copy of a column without values, say, is no more than that
+            # a copy of a column without values, for example, is just that
             if other in reasons and origin_of(other) is not None:
-                found[name] = f"it orders the events as {other} does: {reasons[other]}"
+                found[name] = f"it orders the events like {other}: {reasons[other]}"
                 break
             if other not in reasons and other not in found and values[number, before] > _COPY:
                 found[name] = f"it is a copy of {other}"
@@ -418,12 +420,12 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
     return found
 
 
-_OWN_SCORE = re.compile("excess_(score|fold)|(.*_)?(signal_probability|selected)")  # of `apply`, by the labels
+_OWN_SCORE = re.compile("excess_(score|fold)|(.*_)?(signal_probability|selected)")  # of `apply`, trained on the labels
 _ON_THE_SKY = re.compile("position|direction|distance|pointing|relative to the source")
 
 
 def _correlate(columns: list[FloatArray]) -> FloatArray:
-    """Return the absolute correlation coefficients of columns; 0 for those without any spread."""
+    """Return the absolute correlation coefficients of columns; 0 for constant columns."""
     with np.errstate(all="ignore"):
         return np.nan_to_num(np.abs(np.atleast_2d(np.corrcoef(columns))))
 
@@ -431,9 +433,9 @@ def _correlate(columns: list[FloatArray]) -> FloatArray:
 def check_no_origin(
     features: Sequence[str], derived: Mapping[str, str], references: Collection[str], interval: str | None = None
 ) -> None:
-    """Raise ValueError if a feature, or what it is computed from, encodes where an event came from.
+    """Raise ValueError if a feature, or one of its inputs, encodes the origin of an event.
 
-    If On and Off are intervals of a column, they share the sky, and only the column itself is such a feature.
+    If On and Off are intervals of a column, they share the sky, and only the column itself is excluded.
     """
     inputs = inputs_of_derived(derived)
     for feature in features:
@@ -447,5 +449,5 @@ def check_no_origin(
             if reason is not None and (reason not in NAMED_ONLY or _OWN_SCORE.fullmatch(name.lower())):
                 through = "" if name == feature else f" is computed from {name!r}, which"
                 problem = f"feature {feature!r}{through} encodes where an event came from ({reason})"
-                advice = "a model would learn the regions, not the source: remove it, or set"
+                advice = "a model would learn the regions instead of the source: remove it, or set"
                 raise ValueError(f"{problem}; {advice} allow_origin_features: true")

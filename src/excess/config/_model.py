@@ -1,4 +1,4 @@
-"""The configuration of an analysis: features, cuts, groups, regions and bins, read from YAML."""
+"""Configuration of an analysis: features, cuts, groups, regions and bins, read from YAML."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from excess._utils.errors import ArgumentError, EventFileError, missing_column, 
 from excess.config import _columns
 from excess.config._sources import find_source
 
-NO_GROUPS = "none"  # name of the groups' column where there are no groups
+NO_GROUPS = "none"  # column name for no groups
 LARGEST_TEXT = 1 << 20  # bytes of a YAML file
-MOST_VALUES = 50_000  # values of a YAML file, including those that aliases stand for
-_REASONS: dict[type[Exception], str] = {RecursionError: "nested too deeply", ValueError: "an impossible number or date"}
+MOST_VALUES = 50_000  # maximum number of values of a YAML file, including aliases
+_REASONS: dict[type[Exception], str] = {RecursionError: "nested too deeply", ValueError: "an invalid number or date"}
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """Return the content of YAML; EventFileError that begins with ``source`` if it is invalid or too large."""
+    """Return the content of YAML; raise EventFileError starting with ``source`` if it is invalid or too large."""
     if len(text) > LARGEST_TEXT:
-        raise EventFileError(f"{source}: has {len(text):,} characters of YAML; {LARGEST_TEXT:,} are the most")
+        raise EventFileError(f"{source}: has {len(text):,} characters of YAML, above the maximum of {LARGEST_TEXT:,}")
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
@@ -48,16 +48,16 @@ def parse_yaml(text: str, source: str) -> Any:
 
 
 def _count_values(node: Any, known: dict[Any, float]) -> float:
-    """Return the number of values below a node, each alias counted like what it stands for."""
+    """Return the number of values below a node, with aliases expanded."""
     if isinstance(node, (yaml.MappingNode, yaml.SequenceNode)) and node not in known:
-        known[node] = math.inf  # an alias inside of what it stands for
+        known[node] = math.inf  # an alias within its own content
         parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
         known[node] = 1 + sum(_count_values(part, known) for part in parts)
     return known.get(node, 1)
 
 
-AUTO = "auto"  # as many regions as fit; or the method that the columns of a file allow
-MOST_REGIONS = 360  # on a circle around the pointing: no more than one for each degree of it
+AUTO = "auto"  # as many regions as fit; or the method supported by the columns of a file
+MOST_REGIONS = 360  # on a circle around the pointing: at most one per degree
 MOST_EXCLUSIONS, _LARGEST_RADIUS = 1000, 90
 _EXAMPLES = 'such as "84.411 21.143 0.3" or "Crab 0.3"'
 
@@ -69,22 +69,22 @@ class Settings(BaseModel):
 
 
 class Exclusion(Settings):
-    """A part of the sky where there may be gamma rays, or too much light: events in it are in no region."""
+    """A part of the sky with gamma rays or too much light: events in it are in no region."""
 
-    name: str = Field(default="", description="What is there, for messages.")
+    name: str = Field(default="", description="Name, for messages.")
     ra: float = Field(ge=0, le=360, description="Right ascension of its centre, in degrees.")
     dec: float = Field(ge=-90, le=90, description="Declination of its centre, in degrees.")
     radius: float = Field(gt=0, lt=_LARGEST_RADIUS, description="Its radius, in degrees.")
 
     @classmethod
     def parse(cls, text: str) -> Exclusion:
-        """Return an exclusion from a text: a known source or a position, and the radius in deg."""
+        """Parse an exclusion: a known source or a position, and the radius in deg."""
         where, _, last = " ".join(text.replace(",", " ").split()).rpartition(" ")
         with suppress(ArgumentError):
             find_source(text)
-            where = ""  # a source or a position alone
+            where = ""  # a source or a position only
         if not where:
-            raise ArgumentError("exclusion", f"{text!r} has no radius; give one in deg behind the place, {_EXAMPLES}")
+            raise ArgumentError("exclusion", f"{text!r} has no radius; append one in deg, {_EXAMPLES}")
         try:
             radius = float(last)
         except ValueError as error:
@@ -105,7 +105,7 @@ class Exclusion(Settings):
 
 
 class Pair(Settings):
-    """On runs, and the Off runs that they are compared with, by the column ``obs_id`` or ``run_id``, or by file."""
+    """On runs, and the Off runs to compare them with, by the column ``obs_id`` or ``run_id``, or by file."""
 
     on: tuple[int | str, ...] = Field(min_length=1, description="On runs.")
     off: tuple[int | str, ...] = Field(min_length=1, description="Off runs.")
@@ -118,7 +118,7 @@ _Ends = tuple[float, float]
 
 
 def parse_intervals(argument: str, text: str) -> tuple[str | None, tuple[_Ends, ...]]:
-    """Return the column, if there is one, and the ends of intervals from a text such as ``"mass 9:9.25,9.65:9.85"``."""
+    """Parse the column, if given, and the ends of intervals from a text such as ``"mass 9:9.25,9.65:9.85"``."""
     found = _TEXT_OF_INTERVALS.fullmatch(text)
     try:
         pairs = [tuple(map(float, pair.split(":"))) for pair in found["ends"].split(",")] if found else []
@@ -144,9 +144,9 @@ class IntervalConfig(Settings):
     on: tuple[_Ends, ...] = Field(min_length=1, max_length=MOST_INTERVALS, description="On intervals.")
     off: tuple[_Ends, ...] = Field(min_length=1, max_length=MOST_INTERVALS, description="Off intervals.")
     period: float | None = Field(default=None, gt=0)
-    """Period of the column; by default 1 where its name ends with phase, else none."""
+    """Period of the column; by default 1 if its name ends in phase, else none."""
     alpha: Annotated[float, Field(gt=0)] | Literal["auto", "width", "fit", "livetime"] = "auto"
-    """Exposure ratio On/Off: a number, or from the widths of the intervals, a fit of a smooth density to the Off
+    """Exposure ratio On/Off: a number, or from the widths of the intervals, a smooth density fitted to the Off
     intervals, or the live time in them; auto: width for periods, livetime for times, else fit."""
 
     @model_validator(mode="before")
@@ -180,7 +180,7 @@ class IntervalConfig(Settings):
         return self
 
     def pieces(self) -> list[tuple[float, float, str, float, float]]:
-        """Return the intervals cut at the period, with the side and the ends of the one that each belongs to."""
+        """Return the intervals cut at the period, with the side and the ends of their original interval."""
         found, period = [], self.wraps_at
         for side in ("on", "off"):
             for low, high in getattr(self, side):
@@ -232,10 +232,10 @@ def make_intervals(on: Any, off: Any, alpha: Any = None) -> IntervalConfig:
 
 
 def _parse_exclusion(given: Any) -> Any:
-    """Return an exclusion from a text; anything else as it is."""
+    """Parse an exclusion given as text; return other values unchanged."""
     try:
         return Exclusion.parse(given) if isinstance(given, str) else given
-    except ArgumentError as error:  # its argument is the key, which is named with the place in the list
+    except ArgumentError as error:  # its argument is the key, which is named with the position in the list
         raise ValueError(error.problem) from error
 
 
@@ -258,7 +258,7 @@ _Exclusion = Annotated[Exclusion, BeforeValidator(_parse_exclusion)]
 class RegionConfig(Settings):
     """Settings of the On region and the Off regions.
 
-    The source may be given by ``source`` in the place of ``source_ra`` and ``source_dec``; see `find_source`.
+    The source may be given by ``source`` in place of ``source_ra`` and ``source_dec``; see `find_source`.
 
     Examples
     --------
@@ -272,35 +272,35 @@ class RegionConfig(Settings):
     """
 
     theta_squared_cut: float = Field(default=0.025, gt=0, strict=True)
-    """Largest squared distance to the centre of a region, in deg^2."""
+    """Maximum squared distance to the centre of a region, in deg^2."""
     rad_max: bool = Field(default=False, strict=True)
-    """Take the radius of regions by energy from RAD_MAX of the response; theta_squared_cut is the largest one then."""
+    """Use the energy-dependent RAD_MAX of the response as radius of regions; theta_squared_cut is then the largest."""
     method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = "auto"
-    """Where Off is: angles takes the columns of angles in the files; reflected, ring and same_declination compute it
-    from sky positions; auto takes the columns where there are some, else reflected."""
+    """Definition of Off regions: angles uses the angle columns of the files; reflected, ring and same_declination
+    compute regions from sky positions; auto uses angle columns if available, else reflected."""
     n_regions: Annotated[int | Literal["auto"], BeforeValidator(_check_number)] = 6
-    """The On region and the Off regions, together; auto for as many as fit."""
+    """Total number of On and Off regions; auto for as many as fit."""
     overlap: Literal["on_first", "drop", "error"] = "on_first"
-    """What happens to an event inside On and Off: it is On, it is dropped, or it is an error."""
+    """Treatment of an event in both On and Off: assign it to On, drop it, or raise an error."""
     source_ra: float | None = Field(default=None, ge=0, le=360, strict=True)
     """Right ascension of the source, in degrees."""
     source_dec: float | None = Field(default=None, ge=-90, le=90, strict=True)
     """Declination of the source, in degrees."""
     min_distance: float | None = Field(default=None, gt=0, lt=180)
-    """Smallest distance between the source and the centre of an Off region, in degrees. By default, regions do not
-    overlap, and with n_regions: auto half a radius is free between On and the nearest Off region."""
+    """Minimum distance between the source and the centre of an Off region, in degrees. By default, regions do not
+    overlap, and with n_regions: auto there is a gap of half a radius between On and the nearest Off region."""
     exclusion: Annotated[tuple[_Exclusion, ...], Field(max_length=MOST_EXCLUSIONS)] = ()
     """Parts of the sky without Off regions: other sources, bright stars."""
     alpha_error: Annotated[float, Field(ge=0)] | dict[str, Annotated[float, Field(ge=0)]] | None = None
     """Relative error of the exposure ratio, such as 0.03; one value, or one for each group. 0 for an exact ratio."""
     match: Literal["none", "zenith", "time"] = "none"
-    """How Off runs are matched with On runs: all with all, or those of the nearest zenith distance or time."""
+    """Matching of Off runs to On runs: all with all, or by nearest zenith distance or time."""
     match_within: float | None = Field(default=None, gt=0)
-    """Largest difference of matched runs, in degrees of zenith distance or in hours."""
+    """Maximum difference of matched runs, in degrees of zenith distance or in hours."""
     pairs: tuple[Pair, ...] = ()
-    """On runs and the Off runs that belong to them."""
+    """On runs and their Off runs."""
     intervals: IntervalConfig | None = None
-    """On and Off as intervals of a column, in the place of regions on the sky."""
+    """On and Off as intervals of a column, in place of regions on the sky."""
 
     @model_validator(mode="before")
     @classmethod
@@ -308,29 +308,29 @@ class RegionConfig(Settings):
         if not isinstance(given, dict) or not isinstance(given.get("source"), str):
             return given
         if any(given.get(key) is not None for key in ("source_ra", "source_dec")):
-            raise ValueError("source is given, and source_ra or source_dec as well; give one of both")
+            raise ValueError("source cannot be combined with source_ra or source_dec; specify one of both")
         _, ra, dec = find_source(given["source"])
         return {key: given[key] for key in given if key != "source"} | {"source_ra": ra, "source_dec": dec}
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.pairs and self.match != "none":
-            raise ValueError("pairs and match exclude each other; give one of them")
+            raise ValueError("pairs and match are mutually exclusive; specify one of them")
         if self.match_within is not None and self.match == "none":
-            raise ValueError("match_within goes with match: zenith or time")
+            raise ValueError("match_within requires match: zenith or time")
         if (self.source_ra is None) != (self.source_dec is None):
-            raise ValueError("source_ra and source_dec belong together; give both or none")
+            raise ValueError("source_ra and source_dec must be given together")
         if self.method == "angles" and (self.exclusion or self.min_distance is not None):
             key = "exclusion" if self.exclusion else "min_distance"
             remedy = "choose reflected, ring or same_declination, for files with sky positions"
-            raise ValueError(f"{key} does not go with method: angles, whose regions are in the files; {remedy}")
+            raise ValueError(f"{key} cannot be combined with method: angles, whose regions are in the files; {remedy}")
         if self.rad_max and self.method not in (AUTO, "reflected"):
-            problem = f"rad_max does not go with method: {self.method}"
-            raise ValueError(f"{problem}; choose reflected, or give theta_squared_cut")
+            problem = f"rad_max cannot be combined with method: {self.method}"
+            raise ValueError(f"{problem}; choose reflected, or specify theta_squared_cut")
         return self
 
     def with_settings(self, given: Mapping[str, Any]) -> RegionConfig:
-        """Return regions in which given settings take the place of these."""
+        """Return regions with some settings overridden."""
         own = self.model_dump()
         if "source" in given:
             del own["source_ra"], own["source_dec"]
@@ -345,7 +345,7 @@ class RegionConfig(Settings):
 
     @property
     def n_wanted(self) -> int | None:
-        """Number of regions, On included; None for as many as fit."""
+        """Number of regions including On; None for as many as fit."""
         return None if isinstance(self.n_regions, str) else self.n_regions
 
 
@@ -353,7 +353,7 @@ _MAX_BINS = 100
 
 
 class BinConfig(Settings):
-    """Bins of a column, such as energy, each with a threshold and a calibration of its own.
+    """Bins of a column, such as energy, each with its own threshold and calibration.
 
     Examples
     --------
@@ -364,25 +364,25 @@ class BinConfig(Settings):
     4
     """
 
-    column: str = Field(min_length=1, description="Column, or derived feature, that the bins are of.")
+    column: str = Field(min_length=1, description="Column or derived feature that defines the bins.")
     edges: tuple[float, ...] = Field(default=(), max_length=_MAX_BINS - 1)
     """Edges between the bins; the first and the last bin are open."""
     n_bins: int | None = Field(default=None, ge=2, le=_MAX_BINS, strict=True)
     """Number of bins with equally many events."""
     feature: bool | None = Field(default=None, strict=True)
-    """Whether models learn from the column; by default if it is a feature."""
+    """Whether the column is also a feature of models; by default if it is among the features."""
 
     @model_validator(mode="after")
     def _edges_or_number(self) -> Self:
         if bool(self.edges) == (self.n_bins is not None):
-            raise ValueError("needs either edges, such as [1, 5], or n_bins, a number of bins")
+            raise ValueError("requires either edges, such as [1, 5], or n_bins")
         if any(low >= high for low, high in pairwise(self.edges)):
-            raise ValueError(f"edges must ascend, got {', '.join(f'{edge:g}' for edge in self.edges)}")
+            raise ValueError(f"edges must be ascending, got {', '.join(f'{edge:g}' for edge in self.edges)}")
         return self
 
     @classmethod
     def parse(cls, text: str) -> BinConfig:
-        """Return the bins that a text such as ``"energy:0.5,2,8"`` or ``"energy:4"`` describes."""
+        """Parse bins from a text such as ``"energy:0.5,2,8"`` or ``"energy:4"``."""
         column, _, given = text.rpartition(":")
         try:
             numbers = [float(word) for word in given.split(",")]
@@ -431,26 +431,26 @@ class AnalysisConfig(Settings):
     """
 
     features: tuple[str, ...] = Field(default=FEATURES, min_length=1, max_length=MOST_FEATURES)
-    """Columns and derived features that a model is trained on."""
+    """Columns and derived features used to train models."""
     derived_features: dict[str, str] = DERIVED_FEATURES
-    """Further features: names and their expressions."""
+    """Additional features: names and their expressions."""
     quality_cuts: tuple[str, ...] = Field(default=QUALITY_CUTS, max_length=MOST_CUTS)
-    """Conditions that an event has to meet, as expressions."""
+    """Conditions on events, as expressions."""
     groups: str = Field(default="night", min_length=1)
     """Column of the groups, which are not split between training and hold-out."""
     regions: RegionConfig = RegionConfig()
     """The On region and the Off regions."""
     allow_origin_features: bool = Field(default=False, strict=True)
-    """Allow features that encode where an event came from."""
+    """Allow features that encode the origin of an event."""
     references: tuple[str, ...] = ()
-    """Features that are scores of another analysis, such as gammaness; a model learns how far to trust them."""
+    """Features that are scores of another analysis, such as gammaness, weighted by the model hybrid."""
     bins: BinConfig | None = None
-    """Bins with thresholds and calibrations of their own, such as those of energy."""
+    """Bins with their own thresholds and calibrations, such as of energy."""
 
     @model_validator(mode="before")
     @classmethod
     def _bins_are_columns(cls, given: Any) -> Any:
-        """Let the column of the bins be read with the features, and remember whether it is one."""
+        """Read the column of the bins with the features, and store whether it is one."""
         bins = given.get("bins") if isinstance(given, dict) else None
         if isinstance(bins, BinConfig):
             bins = bins.model_dump()
@@ -470,7 +470,7 @@ class AnalysisConfig(Settings):
             return given
         features, references = given.get("features", FEATURES), given.get("references", ())
         if not isinstance(features, (list, tuple)) or len(features) + len(references) > 2 * MOST_FEATURES:
-            return given  # the validation of the fields finds what is wrong
+            return given  # errors are reported by the validation of the fields
         more = [name for name in references if name not in features]
         return {**given, "features": (*features, *more)} if more else given
 
@@ -503,24 +503,24 @@ class AnalysisConfig(Settings):
     @model_validator(mode="after")
     def _check_features(self) -> Self:
         if set(self.features) <= set(self.references):
-            raise ValueError("all features are references; give features to learn from as well")
+            raise ValueError("all features are references; add other features")
         if not self.allow_origin_features:
             same_sky = None if self.regions.intervals is None else self.regions.intervals.column
             _columns.check_no_origin(self.features, self.derived_features, self.references, same_sky)
         return self
 
     def columns_needed(self) -> tuple[str, ...]:
-        """Return the columns that features and cuts need from a file; groups and regions need further ones."""
+        """Return the columns of a file required by features and cuts; groups and regions require further ones."""
         return tuple(name for name in self.names_needed() if name not in self.derived_features)
 
     def names_needed(self) -> tuple[str, ...]:
-        """Return the columns and derived features that features and cuts are computed from, themselves included."""
+        """Return the columns and derived features that features and cuts depend on, including themselves."""
         inputs = _columns.inputs_of_derived(self.derived_features)
         used = (*self.features, *(name for cut in self.quality_cuts for name in _columns.names_in(cut)))
         return tuple(dict.fromkeys(one for name in used for one in (name, *inputs.get(name, ()))))
 
     def inputs_of(self, feature: str) -> tuple[str, ...]:
-        """Return all names that a derived feature is computed from; none for a column of a file."""
+        """Return all names that a derived feature depends on; none for a column of a file."""
         return _columns.inputs_of_derived(self.derived_features).get(feature, ())
 
     def with_references(self, columns: Sequence[str]) -> AnalysisConfig:
@@ -538,7 +538,7 @@ class AnalysisConfig(Settings):
         return AnalysisConfig.model_validate({**self.model_dump(), "features": features, "references": ()})
 
     def with_bins(self, bins: BinConfig | None) -> AnalysisConfig:
-        """Return the configuration with bins; None leaves it as it is."""
+        """Return the configuration with bins; None keeps it unchanged."""
         if bins is None:
             return self
         before = [name for name in self.features if self.bins is None or self.bins.feature or name != self.bins.column]
@@ -550,7 +550,7 @@ class AnalysisConfig(Settings):
         return self.model_copy(update={"regions": regions})
 
     def to_yaml(self) -> str:
-        """Return the settings as YAML that ``load_config`` reads."""
+        """Return the settings as YAML, as read by ``load_config``."""
         settings = self.model_dump(mode="json")
         for name in ("references", "bins"):
             if not settings[name]:
@@ -564,7 +564,7 @@ def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
     Parameters
     ----------
     path : path-like, default=None
-        The file; other keys than those in it have their defaults. None means all defaults.
+        The file; missing keys have their defaults. None uses all defaults.
 
     Returns
     -------
@@ -574,7 +574,7 @@ def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
     Raises
     ------
     EventFileError
-        If the file cannot be read, is no YAML mapping, or holds an unknown key or a value of the wrong type.
+        If the file cannot be read, is not a YAML mapping, or contains an unknown key or a value of the wrong type.
 
     Examples
     --------
@@ -603,7 +603,7 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
 
 
 def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
-    """Return the names and values of YAML; EventFileError, which shows an example, if it holds something else."""
+    """Return the mapping of YAML; raise EventFileError with an example for other content."""
     content = parse_yaml(text, source)
     if content is None:
         return {}
@@ -613,7 +613,7 @@ def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
 
 
 def _settings_at(place: Sequence[Any]) -> type[Settings]:
-    """Return the settings that an unknown key stands in."""
+    """Return the settings that contain an unknown key."""
     if place[0] != "regions":
         return AnalysisConfig
     inner: dict[Any, type[Settings]] = {"exclusion": Exclusion, "pairs": Pair, "intervals": IntervalConfig}
@@ -621,7 +621,7 @@ def _settings_at(place: Sequence[Any]) -> type[Settings]:
 
 
 def describe_error(error: Any, known: Iterable[str] | None = None) -> str:
-    """Return a problem that pydantic found as text, with the key first; by default one of an analysis."""
+    """Format an error of pydantic, with the key first; by default one of an analysis."""
     key = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
         known = _settings_at(error["loc"]).model_fields if known is None else known
@@ -636,18 +636,18 @@ _Paths = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if is
 
 
 class ObservationEntry(Settings):
-    """Files of one observation, and how its On and Off events are told apart."""
+    """Files of one observation, and the definition of its On and Off events."""
 
     events: _Paths = Field(min_length=1, description="Event files; of On events only if there are files of Off events.")
     off: _Paths | None = Field(default=None, description="Files of Off events.")
     alpha: _Ratio | dict[Any, _Ratio] | None = None
-    """Exposure ratio On/Off, or that of each group, with `off`; by default from live times."""
+    """Exposure ratio On/Off, or one per group, with `off`; by default from live times."""
     join: _Paths | None = Field(default=None, description="Files to join event by event.")
     regions: dict[str, Any] = {}
-    """What its regions have other than those of the configuration."""
+    """Settings of its regions that differ from the configuration."""
 
     def settings(self, config: AnalysisConfig) -> AnalysisConfig:
-        """Return the settings of the observation: those of a configuration, with regions of its own."""
+        """Return the settings of the observation: those of a configuration, with its own regions."""
         if not self.regions:
             return config
         return config.model_copy(update={"regions": config.regions.with_settings(self.regions)})
@@ -657,12 +657,12 @@ _KEYS = (*ObservationEntry.model_fields, *RegionConfig.model_fields)
 
 
 def load_observation_list(path: str | PathLike[str]) -> dict[str, ObservationEntry]:
-    r"""Read a list of observations from a YAML file: by name, the files of each."""
+    r"""Read a list of observations from a YAML file: the files of each by name."""
     file = Path(path)
     text = read_input_text(file, LARGEST_TEXT, "reading the list of observations")
     content = parse_mapping(text, str(file), "'crab: {events: crab.hdf5}'")
     if not content:
-        raise EventFileError(f"{file}: lists no observations; give names and files, such as 'crab: {{events: a.hdf5}}'")
+        raise EventFileError(f"{file}: lists no observations; add names and files, such as 'crab: {{events: a.hdf5}}'")
     entries = {}
     for name, given in content.items():
         if isinstance(given, dict):  # YAML reads the word off as False
@@ -680,7 +680,7 @@ def load_observation_list(path: str | PathLike[str]) -> dict[str, ObservationEnt
 
 
 def _find_files(listed_in: Path, name: str, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return paths as seen from here; a pattern becomes all files that match it."""
+    """Return paths relative to the current folder; a pattern is expanded to all matching files."""
     found: list[str] = []
     for path in paths:
         if not has_magic(path):
@@ -715,7 +715,7 @@ def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
     for name in _columns.inputs_of_derived(config.derived_features):  # in a computable order
         if name in needed:
             columns[name] = _columns.compute(config.derived_features[name], columns, len(table))
-    # column-major, as in files and trees: each feature is copied in one piece
+    # column-major, as in files and trees: each feature is copied contiguously
     X = np.empty((len(table), len(config.features)), order="F")
     valid = np.ones(len(table), dtype=np.bool_)
     missing: dict[str, int] = {}
@@ -736,7 +736,7 @@ def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
 def with_choice(
     config: AnalysisConfig, features: Sequence[str], exclude: Sequence[str], columns: Sequence[str]
 ) -> AnalysisConfig:
-    """Return a configuration with other features: those that are asked for, without those that are not wanted."""
+    """Return a configuration with requested features, without excluded ones."""
     available = list(dict.fromkeys([*columns, *config.derived_features]))
     chosen = list(config.features)
     if features:
@@ -749,14 +749,14 @@ def with_choice(
 
 
 def make_config(**settings: Any) -> AnalysisConfig:
-    """Return a configuration; ArgumentError that names the features if one of them cannot be a feature."""
+    """Return a configuration; raise ArgumentError with the names of invalid features."""
     with convert_errors("features", "cannot be used: "):
         return AnalysisConfig.model_validate(settings)
 
 
 @contextmanager
 def convert_errors(argument: str, prefix: str = "") -> Iterator[None]:
-    """Turn a ValueError into an ArgumentError, without the several lines of pydantic's own messages."""
+    """Convert a ValueError to an ArgumentError, without the multi-line messages of pydantic."""
     try:
         yield
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Known sources: names and positions of gamma-ray sources, and positions that are given as text."""
+"""Known gamma-ray sources by name, and positions given as text."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from excess._utils.errors import ArgumentError, require
 from excess.io._files import read_catalogue
 
-_REMEDY = 'give its position in deg, such as "83.6333 22.0133"'
+_REMEDY = 'specify its position in deg, such as "83.6333 22.0133"'
 
 
 class SourcePosition(NamedTuple):
@@ -19,7 +19,7 @@ class SourcePosition(NamedTuple):
     dec: float
 
     def __str__(self) -> str:
-        """Return the name, or the position where there is no name."""
+        """Return the name, or the position if there is no name."""
         return self.name or f"({self.ra:.4f}, {self.dec:.4f})"
 
 
@@ -32,7 +32,7 @@ KNOWN_SOURCES: dict[str, SourcePosition] = {name: source for name, (source, _) i
 
 
 def _key(name: str) -> str:
-    """Return a name without what people write differently: case, spaces, dashes and other signs."""
+    """Normalise a name: case, spaces, dashes and other punctuation."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
@@ -46,9 +46,8 @@ def find_source(source: str) -> SourcePosition:
     Parameters
     ----------
     source : str
-        The name of a known source, in any case, with or without spaces and dashes; or two numbers in deg (ICRS); or a
-        position in hours and degrees such as ``"05h34m31.9s +22d00m48s"`` or ``"05:34:31.9 +22:00:48"``, which needs
-        astropy.
+        Name of a known source, ignoring case, spaces and dashes; or two numbers in deg (ICRS); or a position in hours
+        and degrees such as ``"05h34m31.9s +22d00m48s"`` or ``"05:34:31.9 +22:00:48"``, which requires astropy.
 
     Returns
     -------
@@ -58,7 +57,7 @@ def find_source(source: str) -> SourcePosition:
     Raises
     ------
     ArgumentError
-        If no source has this name, or the position is not one on the sky.
+        If no source has this name, or the position is invalid.
 
     Examples
     --------
@@ -87,18 +86,18 @@ def find_source(source: str) -> SourcePosition:
     ra, dec = position
     if not 0 <= ra <= 360 or not -90 <= dec <= 90:
         limits = "right ascension is from 0 to 360 deg, declination from -90 to 90 deg"
-        raise ArgumentError("source", f"{source!r} is no position: {limits}")
+        raise ArgumentError("source", f"{source!r} is not a valid position: {limits}")
     return SourcePosition("", ra, dec)
 
 
 def source_of_object(name: str) -> SourcePosition | None:
-    """Return the known source that the header of an observation names, None if it names no known one."""
+    """Return the known source named in the header of an observation, None if it is unknown."""
     target = re.sub(r"[-_ ]*(wobble|w)[-_ ]*[\d.+-]*$", "", name.strip(), flags=re.IGNORECASE)
     return _BY_KEY.get(_key(name)) or _BY_KEY.get(_key(target))
 
 
 def _as_degrees(words: list[str]) -> tuple[float, float] | None:
-    """Return two numbers, None if the words are something else."""
+    """Return two numbers, None for other words."""
     try:
         numbers = [float(word) for word in words]
     except ValueError:
@@ -112,8 +111,8 @@ def _as_angles(text: str, words: list[str]) -> tuple[float, float]:
     middle = len(words) // 2
     try:
         ra, dec = " ".join(words[:middle]), " ".join(words[middle:])
-        # without a unit of its own, the first is in hours, as in catalogues
+        # without a unit, the first is in hours, as in catalogues
         ra_angle = Angle(ra, unit="hourangle" if ":" in ra else None)
         return float(ra_angle.deg), float(Angle(dec, unit="deg" if ":" in dec else None).deg)
     except ValueError as error:
-        raise ArgumentError("source", f"{text!r} is no position that can be read; {_REMEDY}") from error
+        raise ArgumentError("source", f"{text!r} is not a valid position; {_REMEDY}") from error

@@ -1,4 +1,4 @@
-"""What all classifiers share: base classes, weights and folds of training events, hold-out scores and calibration."""
+"""Common parts of all classifiers: base classes, weights and folds of events, hold-out scores and calibration."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_TOTAL = 2**31 - 1
 
 
 class _Sum:
-    """Base of dataclasses that sum up events wherever these are, in any order."""
+    """Base of dataclasses that sum over events in any location and order."""
 
     _merge: ClassVar[tuple[Callable[[Any, Any], Any], ...]]  # of each field
 
@@ -50,7 +50,7 @@ class _Sum:
 
 @dataclass(frozen=True)
 class WeightSum(_Sum):
-    """What is to be known of the weights of some events."""
+    """Summary of the weights of some events."""
 
     total: Fraction = Fraction(0)
     largest: float = 0.0
@@ -61,36 +61,36 @@ class WeightSum(_Sum):
 
     @classmethod
     def of(cls, weights: FloatArray) -> Self:
-        """Sum up weights, which are finite numbers of at least 0."""
+        """Summarise weights, which are finite and non-negative."""
         whole = bool((weights == np.rint(weights)).all())
         largest = float(weights.max(initial=0.0))
         return cls(checks.exact_sum(weights), largest, not weights.all(), bool((weights == 1).all()), whole)
 
 
 def check_weights(on: WeightSum, off: WeightSum, largest: float) -> WeightSum:
-    """Return the sum over all events; ValueError if a fit cannot use it. ``largest`` is for fractional weights."""
+    """Return the sum over all events; raise ValueError for unusable weights. ``largest`` is for fractional weights."""
     for name, own in (("On", on), ("Off", off)):
         if own.total == 0:
-            raise ValueError(f"sample_weight is zero for all {name} events, but events of both classes are needed")
+            raise ValueError(f"sample_weight is zero for all {name} events, but both classes are required")
     both = on + off
     if not 2 <= both.total <= _MAX_TOTAL:
-        raise ValueError(f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {float(both.total):g}")
+        raise ValueError(f"sample_weight must sum to at least 2 and at most {_MAX_TOTAL}, got {float(both.total):g}")
     if not both.all_whole and both.largest > largest:
-        most = f"at most {largest:g} where not all weights are whole numbers"
-        raise ValueError(f"sample_weight must be {most}, got {both.largest:g}; divide or round all of them")
+        most = f"at most {largest:g} unless all weights are integers"
+        raise ValueError(f"sample_weight must be {most}, got {both.largest:g}; rescale or round all weights")
     return both
 
 
 @dataclass(frozen=True)
 class EventWeights:
-    """Weights of events, as rows that are repeated or, where they are not whole numbers, as weights of rows."""
+    """Weights of events, as repeated rows for integer weights, else as weights of rows."""
 
-    rows: NDArray[np.intp] | None = None  # the events to train on; None for all of them once
+    rows: NDArray[np.intp] | None = None  # training events; None for all of them once
     weights: FloatArray | None = None  # of each of them; None for 1
 
     @classmethod
     def of(cls, sample_weight: ArrayLike | None, on: BoolArray, largest: float) -> EventWeights:
-        """Check the weights of events; ``largest`` is for weights that are not whole numbers."""
+        """Validate the weights of events; ``largest`` is for fractional weights."""
         weights = counted_weights(sample_weight, on, largest)
         if weights is None:
             return cls()
@@ -100,11 +100,11 @@ class EventWeights:
         return cls(rows, weights[rows])
 
     def take(self, events: NDArray[Any]) -> NDArray[Any]:
-        """Return the rows of an array, one for each event to train on."""
+        """Return the rows of an array, one per training event."""
         return events if self.rows is None else events[self.rows]
 
     def mean_of_copies(self, values: FloatArray, n_events: int) -> FloatArray:
-        """Return the mean of each event's values over its copies, without NaN; NaN for an event that has none."""
+        """Return the mean of each event's values over its copies, ignoring NaN; NaN if there are none."""
         if self.rows is None:
             return values
         known = ~np.isnan(values)
@@ -115,7 +115,7 @@ class EventWeights:
 
 
 def as_groups(groups: ArrayLike | None, **column: Sized) -> NDArray[Any] | None:
-    """Return the group of each event, as many as a column, given by its name, has; None where there are no groups."""
+    """Return validated groups of as many events as a named column has; None without groups."""
     if groups is None:
         return None
     known = checks.as_labels(groups, name="groups")
@@ -124,7 +124,7 @@ def as_groups(groups: ArrayLike | None, **column: Sized) -> NDArray[Any] | None:
 
 
 def counted_weights(sample_weight: ArrayLike | None, on: BoolArray, largest: float = np.inf) -> FloatArray | None:
-    """Return the number of events that each event stands for, after checks; None where all stand for one."""
+    """Return validated event weights; None if all are 1."""
     if sample_weight is None:
         return None
     weights = checks.as_counts("sample_weight", checks.as_column("sample_weight", sample_weight))
@@ -134,7 +134,7 @@ def counted_weights(sample_weight: ArrayLike | None, on: BoolArray, largest: flo
 
 
 def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]:
-    """Weights that give events of different exposure ratios one; `cross_val_detect` and `train` use them by default.
+    """Compute weights that give events a common exposure ratio, as `cross_val_detect` and `train` do by default.
 
     Parameters
     ----------
@@ -146,14 +146,14 @@ def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]
     Returns
     -------
     weights : ndarray of shape (n_events,)
-        ``sample_weight`` of each event, at most 16; 1 where all ratios are the same.
+        ``sample_weight`` of each event, at most 16; 1 if all ratios are equal.
     alpha : float
-        The one exposure ratio of the weighted events.
+        Common exposure ratio of the weighted events.
 
     Notes
     -----
     With ``q = alpha / (1 + alpha)``, On events get the weight ``(1 - q) / (1 - q_mean)`` and Off events ``q / q_mean``:
-    the overlap weights of Li, Morgan & Zaslavsky (2018). So background is On with the probability ``q_mean`` at any x.
+    the overlap weights of Li, Morgan & Zaslavsky (2018). Background is then On with probability ``q_mean`` at any x.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]
 
 @dataclass(frozen=True)
 class ExposureRatios(_Sum):
-    """What weights need to know of the exposure ratios of all events; so the weights of each have the same bits."""
+    """Summary of the exposure ratios of all events, which makes weights independent of chunks to the bit."""
 
     n_on: int = 0
     n_off: int = 0
@@ -184,7 +184,7 @@ class ExposureRatios(_Sum):
 
     @classmethod
     def of(cls, on: BoolArray, alpha: FloatArray) -> Self:
-        """Sum up the exposure ratios of some events."""
+        """Summarise the exposure ratios of some events."""
         if len(on) == 0:
             return cls()
         n_on = int(np.count_nonzero(on))
@@ -193,17 +193,17 @@ class ExposureRatios(_Sum):
 
     @property
     def are_equal(self) -> bool:
-        """Whether there is one exposure ratio."""
+        """Whether all exposure ratios are equal."""
         return self.lowest >= self.highest
 
     @property
     def off_mean(self) -> float:
-        """The mean over the Off events, for what counts no weights; the largest where there are no Off events."""
+        """Mean over the Off events, for uses without weights; the largest without Off events."""
         return float(self.off_sum / self.n_off) if self.n_off else self.highest
 
     @property
     def common(self) -> float:
-        """The one exposure ratio of the weighted events."""
+        """Common exposure ratio of the weighted events."""
         if self.are_equal:
             return self.highest
         mean = self._common_probability()
@@ -217,7 +217,7 @@ class ExposureRatios(_Sum):
     def _common_probability(self) -> float:
         lowest, highest = (_on_probability(alpha) for alpha in (self.lowest, self.highest))
         mean = float(self.q_sum / (self.n_on + self.n_off))
-        # any common ratio will do; with one that is not too far from the ends, no weight is larger than a forest takes
+        # the common ratio is arbitrary; one close to the range limits the weights to those a forest accepts
         return float(np.clip(mean, highest / LARGEST_FACTOR, 1 - (1 - lowest) / LARGEST_FACTOR))
 
 
@@ -227,7 +227,7 @@ def _on_probability(alpha: Any) -> Any:
 
 
 def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> Bag:
-    """Return the bag of the events to train on; groups are numbered by the order of their names."""
+    """Return the bag of the training events; groups are numbered in the order of their names."""
     known = as_groups(groups, y=range(n_events))
     if known is None:
         return Bag(weights=weights.weights)
@@ -240,9 +240,9 @@ def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> 
     return Bag(numbers.astype(np.int32), len(names), weights.weights)
 
 
-MOST_FOLDS = 20  # folds that leave out a group each; more groups are merged
+MOST_FOLDS = 20  # maximum number of folds that leave out one group each; more groups are merged
 _N_FOLDS = 5
-_MIN_CHANCE = 1e-6  # of a group without On or without Off events, below which On and Off were observed separately
+_MIN_CHANCE = 1e-6  # probability of a group without On or without Off events below which both were observed separately
 
 
 def make_folds(cv: Any, X: Any, labels: NDArray[Any], split_params: dict[str, Any]) -> list[Any]:
@@ -259,24 +259,24 @@ def make_folds(cv: Any, X: Any, labels: NDArray[Any], split_params: dict[str, An
         folds = [tuple(map(_as_indices, fold)) for fold in splitter.split(X, labels, **split_params)]
     except (TypeError, ValueError) as error:
         if groups is None and "groups" in str(error):
-            raise ValueError(f"groups must be given: cv={cv!r} needs them") from error
+            raise ValueError(f"groups are required by cv={cv!r}") from error
         raise ValueError(f"cv={cv!r} cannot split these events: {error}") from error
     check_folds(folds, labels, groups, what=f"cv={cv!r}")
     times_held_out = np.zeros(len(labels), dtype=np.int64)
     for _, held_out in folds:
         times_held_out[held_out] += 1
     if (times_held_out != 1).any():
-        raise ValueError(f"cv must test every event exactly once, which {cv!r} does not")
+        raise ValueError(f"cv must test every event exactly once, unlike {cv!r}")
     return folds
 
 
 def check_folds(folds: list[Any], labels: NDArray[Any], groups: NDArray[Any] | None, *, what: str) -> None:
-    """Raise ValueError where a fold trains on what it tests, splits a group, or has one class only to train on."""
+    """Raise ValueError if a fold tests training events, splits a group, or has a training part of one class."""
     for train, held_out in folds:
         is_trained_on = np.zeros(len(labels), dtype=np.bool_)
         is_trained_on[train] = True
         if is_trained_on[held_out].any():
-            raise ValueError(f"training and hold-out events must be kept apart, which {what} does not")
+            raise ValueError(f"training and hold-out events must be disjoint, unlike in {what}")
         checks.binary_classes(labels[train], name=f"y in a training part of {what}")
     if groups is None:
         return
@@ -285,11 +285,11 @@ def check_folds(folds: list[Any], labels: NDArray[Any], groups: NDArray[Any] | N
         shared = np.intersect1d(numbers[train], numbers[held_out])
         if len(shared) > 0:
             where = f"group {names[shared].tolist()[0]!r} on both sides of a fold"
-            raise ValueError(f"{what} puts events of {where}; use a splitter that keeps groups apart, or no groups")
+            raise ValueError(f"{what} puts events of {where}; use a splitter that does not split groups, or no groups")
 
 
 def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = None) -> NDArray[Any]:
-    """Return groups that hold On and Off events both: those given, or numbers of at most five blocks of them."""
+    """Return groups with both On and Off events: those given, or at most five numbered blocks of them."""
     names, number, n_on, n_off = _count_groups(groups, on)
     if not _are_apart(n_on, n_off):
         return groups
@@ -301,11 +301,11 @@ def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = Non
     which = "On" if np.count_nonzero(n_on) < np.count_nonzero(n_off) else "Off"
     only = names[n_on > 0] if which == "On" else names[n_off > 0]
     problem = f"On and Off events are in different groups, and all {which} events in one ({only.tolist()[0]!r})"
-    raise ValueError(f"{problem}; give more groups, or none ('none' on the command line) to split them")
+    raise ValueError(f"{problem}; pass more groups, or none ('none' on the command line) to split them")
 
 
 def merge_groups(groups: NDArray[Any], most: int = MOST_FOLDS) -> NDArray[Any]:
-    """Return groups, or numbers of blocks of them with about equally many events where there are too many for folds."""
+    """Return groups, or numbered blocks of groups with similar numbers of events if there are too many for folds."""
     _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
     if len(size) <= most:
         return groups
@@ -319,16 +319,16 @@ def groups_are_apart(groups: NDArray[Any], on: BoolArray) -> bool:
 
 
 def _count_groups(groups: NDArray[Any], on: BoolArray) -> tuple[NDArray[Any], ...]:
-    """Return the names of groups, the number of each event's, and the On and Off events in each."""
+    """Return the names of groups, the group index of each event, and the On and Off counts of each."""
     names, number = np.unique(groups, return_inverse=True)
     return names, number, *(np.bincount(number[side], minlength=len(names)) for side in (on, ~on))
 
 
 def _are_apart(n_on: NDArray[np.intp], n_off: NDArray[np.intp]) -> bool:
-    """Return whether a group has no On or no Off events by more than chance, or too many small groups together."""
+    """Return whether a group significantly lacks On or Off events, or too many small groups do so jointly."""
     n = n_on + n_off
     share = n_on.sum() / n.sum()
-    # half the mean share: a source may be weaker in some groups than in others
+    # half the mean fraction: a source may be weaker in some groups
     chance = (1 - share / 2) ** n + ((1 + share) / 2) ** n
     single = (n > 0) & ((n_on == 0) | (n_off == 0))
     n_single, expected = np.count_nonzero(single), float(chance[n > 0].sum())
@@ -337,7 +337,7 @@ def _are_apart(n_on: NDArray[np.intp], n_off: NDArray[np.intp]) -> bool:
 
 
 def _share_groups(on: FloatArray, off: FloatArray, n_blocks: int) -> NDArray[np.intp]:
-    """Return a block for each group: the largest first, each into the block that has least of its class."""
+    """Assign each group to a block: the largest first, each to the block with fewest events of its class."""
     block = np.zeros(len(on), dtype=np.intp)
     filled = np.zeros((n_blocks, 2))
     for group in np.argsort(-(on + off), kind="stable"):
@@ -349,12 +349,12 @@ def _share_groups(on: FloatArray, off: FloatArray, n_blocks: int) -> NDArray[np.
 
 
 def is_fold_number(cv: Any) -> bool:
-    """Return whether ``cv`` is a number of folds, or None for the usual one."""
+    """Return whether ``cv`` is a number of folds, or None for the default."""
     return cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool))
 
 
 def _as_indices(part: Any) -> NDArray[np.intp]:
-    """Return one side of a fold as indices; masks are welcome."""
+    """Return one side of a fold as indices; masks are converted."""
     part = np.asarray(part)
     return np.flatnonzero(part) if part.dtype == np.bool_ else part.astype(np.intp)
 
@@ -369,7 +369,7 @@ def fold_maker(
     time: FloatArray | None = None,
     runs: NDArray[Any] | None = None,
 ) -> Callable[[NDArray[Any], int], list[Any]]:
-    """Return a function of labels and a seed that makes folds; forward, these are the same for all labels."""
+    """Return a function that creates folds from labels and a seed; forward folds do not depend on labels."""
     numbered, n_folds, on = is_fold_number(cv), 5 if cv is None else cv, labels == on_class
     if strategy == "forward" and not numbered:
         raise ValueError(f"cv must be a number of blocks or None with strategy='forward', got {cv!r}")
@@ -385,9 +385,9 @@ def fold_maker(
         return lambda given, seed: folds
     n_on = int(np.count_nonzero(on))
     if numbered and groups is None and min(n_on, len(labels) - n_on) < n_folds:
-        raise ValueError(f"too few events for {n_folds} folds: {n_on} On and {len(labels) - n_on} Off; take fewer")
+        raise ValueError(f"too few events for {n_folds} folds: {n_on} On and {len(labels) - n_on} Off; use fewer folds")
     if not numbered:
-        splitter = cv if hasattr(cv, "split") else list(cv)  # an iterator would be used up by the first run
+        splitter = cv if hasattr(cv, "split") else list(cv)  # an iterator would be exhausted by the first run
     elif groups is not None:
         groups = block_groups(groups, on, cv)
         if cv is None:
@@ -409,7 +409,7 @@ def fold_maker(
     return folds_of
 
 
-N_BLOCKS = 20  # consecutive blocks of a forward validation, unless given
+N_BLOCKS = 20  # default number of consecutive blocks of a forward validation
 
 
 def _forward_folds(labels: NDArray[Any], block: NDArray[np.intp]) -> list[Any]:
@@ -425,10 +425,10 @@ def forward_blocks(
     runs: NDArray[Any] | None,
     n_blocks: int | None = None,
 ) -> tuple[NDArray[np.intp], bool]:
-    """Return consecutive blocks of about equally many events, and whether they were drawn at random instead.
+    """Return consecutive blocks of similar numbers of events, and whether they were drawn at random instead.
 
-    Events are sorted by time, else by group; runs are not split where there are as many of them as blocks. Where On and
-    Off were observed at different times, a block has the exposure ratio of all events only if it is drawn at random.
+    Events are sorted by time, else by group; runs are not split if there are at least as many as blocks. If On and
+    Off were observed at different times, only random blocks have the exposure ratio of all events.
     """
     n = len(on)
     n_blocks = min(N_BLOCKS if n_blocks is None else n_blocks, n)
@@ -441,7 +441,7 @@ def forward_blocks(
         size = np.bincount(number)
         if len(size) >= n_blocks:
             block = ((2 * (np.cumsum(size) - size) + size) * n_blocks // (2 * n))[number]
-    # consecutive parts that are just long enough to contain On and Off events both
+    # shortest consecutive parts with both On and Off events
     rarer = max(min(on.mean(), 1 - on.mean()), 0.001)
     parts = rank // int(np.ceil(1.5 * np.log(_MIN_CHANCE) / np.log(1 - rarer / 2)))
     n_parts = int(parts.max()) + 1
@@ -454,25 +454,25 @@ def forward_blocks(
 
 
 def check_classifier(estimator: Any, name: str = "estimator") -> None:
-    """Raise TypeError for anything but an object that classifies; ``name`` is that of the argument."""
+    """Raise TypeError unless an object is a classifier; ``name`` is the argument name."""
     if isinstance(estimator, type):
-        raise TypeError(f"{name} must be an object, got the class {estimator.__name__}; add ()")
+        raise TypeError(f"{name} must be an instance, got the class {estimator.__name__}; add ()")
     if not hasattr(estimator, "__sklearn_tags__") or not is_classifier(estimator):
         raise TypeError(f"{name} must be a classifier, got {type(estimator).__name__}")
 
 
 def takes_groups(estimator: Any, groups: NDArray[Any] | None) -> bool:
-    """Return whether an estimator is to be fitted with these groups of its training events, which may be None."""
+    """Return whether an estimator is fitted with the groups of its training events, which may be None."""
     if groups is None or not has_fit_parameter(estimator, "groups") or not (groups != groups[0]).any():
         return False  # a single group cannot be left out
     if hasattr(estimator, "cv"):
-        # out of bag, or on a fitted estimator, there are no folds
+        # out of bag, or for a fitted estimator, there are no folds
         return not isinstance(_settle_cv(estimator.cv, getattr(estimator, "estimator", None)), str)
     return requests_groups(estimator)
 
 
 def requests_groups(estimator: Any) -> bool:
-    """Return whether an estimator asks for the groups of its training events."""
+    """Return whether an estimator requests the groups of its training events."""
     return get_routing_for_object(estimator).fit.requests.get("groups") is True
 
 
@@ -483,7 +483,7 @@ def score_events(estimator: Any, X: Any) -> FloatArray:
 
 
 def score_method(estimator: Any) -> str:
-    """Return the name of the method that scores events; TypeError if there is none."""
+    """Return the name of the method that scores events; raise TypeError if there is none."""
     for name in ("predict_proba", "decision_function"):
         if hasattr(estimator, name):
             return name
@@ -491,14 +491,14 @@ def score_method(estimator: Any) -> str:
 
 
 def _fit_and_score(*fold: Any) -> FloatArray:
-    """Fit a clone on the training part of a fold and score its hold-out part; the arguments are those of `fit_part`."""
+    """Fit a clone on the training part of a fold and score its hold-out part; for arguments see `fit_part`."""
     return score_events(*fit_part(*fold))
 
 
 def fit_part(
     estimator: Any, X: Any, y: NDArray[Any], train: Any, held_out: Any, fit_params: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Return a clone that was fitted on the training part of a fold, and the events of its hold-out part."""
+    """Return a clone fitted on the training part of a fold, and the events of its hold-out part."""
     model = clone(estimator)
     X_train, y_train = _safe_split(model, X, y, train)
     X_held_out, _ = _safe_split(model, X, y, held_out, train)
@@ -507,7 +507,7 @@ def fit_part(
 
 
 def out_of_bag_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any]) -> tuple[Any, FloatArray]:
-    """Fit a bagging ensemble; NaN is the score of events that were in every bag."""
+    """Fit a bagging ensemble; events in every bag have the score NaN."""
     model = clone(estimator)
     if not model.get_params().get("oob_score", True):
         model.set_params(oob_score=True)
@@ -516,16 +516,16 @@ def out_of_bag_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[
     except ValueError as error:
         if "bootstrap" not in str(error):
             raise
-        raise ValueError(f"cv='oob' needs an estimator that draws bootstrap samples: {error}") from error
+        raise ValueError(f"cv='oob' requires an estimator that draws bootstrap samples: {error}") from error
     if not hasattr(model, "oob_decision_function_"):
-        raise ValueError(f"cv='oob' needs out-of-bag scores; {type(model).__name__} has none, use folds")
+        raise ValueError(f"cv='oob' requires out-of-bag scores, which {type(model).__name__} lacks; use folds")
     shares = np.asarray(model.oob_decision_function_, dtype=np.float64)
-    # ensembles mark a missing score by NaN or by a row of zeros
+    # ensembles mark a missing score with NaN or a row of zeros
     return model, np.where(shares.sum(axis=1) > 0, shares[:, 1], np.nan)
 
 
 def _settle_cv(cv: Any, learner: Any) -> Any:
-    """Return where scores for tuning come from if ``cv`` is ``"auto"``; None as learner is a forest."""
+    """Return the source of tuning scores for ``cv="auto"``; the learner None is a forest."""
     if not isinstance(cv, str) or cv != "auto":
         return cv
     has_bags = learner is None or getattr(learner, "_has_out_of_bag_scores", False)
@@ -541,14 +541,14 @@ def learn_and_score(
     split_params: dict[str, Any],
     n_jobs: int | None,
 ) -> tuple[Any, FloatArray]:
-    """Return a clone fitted on all events, and scores by models that had not seen them, NaN for none."""
+    """Return a clone fitted on all events, and scores by models trained on other events, NaN for none."""
     cv = _settle_cv(cv, estimator)
     if isinstance(cv, str):
         if cv != "oob":
             raise ValueError(f"cv must be 'oob', a number or a splitter, got {cv!r}")
         if "groups" in split_params and not has_fit_parameter(estimator, "groups"):
-            apart = f"groups cannot be kept apart out of the bag of {type(estimator).__name__}"
-            raise ValueError(f"{apart}; give cv a number of folds or a splitter, or leave groups out")
+            apart = f"out-of-bag scores of {type(estimator).__name__} do not respect groups"
+            raise ValueError(f"{apart}; set cv to a number of folds or a splitter, or omit groups")
         return out_of_bag_scores(estimator, X, labels, {**fit_params, **split_params})
     folds = make_folds(cv, X, labels, split_params)
     scores = np.empty(len(labels))
@@ -573,10 +573,10 @@ def prefit_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str,
     return estimator, score_events(estimator, X)
 
 
-MIN_EVENTS = 20  # fewest events in a step of the calibration, so that one of them does not make a score mean certainty
+MIN_EVENTS = 20  # minimum number of events in a step of the calibration, which limits the effect of single events
 _MAX_STEPS = 1000
-_STEPS_TO_COMPARE = 200  # steps that are enough where likelihoods are compared, of which a fit computes many
-_HALF_EVENT = 0.5  # Off events added to each step, with as many On as the background has for them, to bound the odds
+_STEPS_TO_COMPARE = 200  # sufficient steps to compare likelihoods, of which a fit computes many
+_HALF_EVENT = 0.5  # Off events added to each step, with the matching number of On background events, to bound the odds
 _LEAST = 1e-6
 _CLOSEST_TO_CERTAIN = 1e-4
 _LARGEST_EXPONENT = 40.0
@@ -586,21 +586,21 @@ _RIDGE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SignalCalibration:
-    """The probability of signal as a function of the score that never falls."""
+    """Monotone function from scores to the signal probability."""
 
     score: Annotated[FloatArray, "steps"]  # mean of each step, ascending
     on_probability: Annotated[FloatArray, "steps"]  # probability of On at that score
     alpha: float  # exposure ratio On/Off of the events of the calibration
-    strength: Annotated[float, 1]  # signal events for each Off event there, 0 where no step has an excess
+    strength: Annotated[float, 1]  # signal events per Off event there, 0 if no step has an excess
 
     def ratio(self, score: FloatArray) -> FloatArray:
-        """Return the signal ratio of scores: density of signal over that of the background, both normalised to 1."""
+        """Return the likelihood ratio of scores: density of signal over that of background, both normalised to 1."""
         if self.strength == 0:
-            return np.ones(len(score))  # all events are alike
+            return np.ones(len(score))  # all events are equivalent
         return self._excess(score) / self.strength
 
     def signal_probability(self, score: FloatArray) -> FloatArray:
-        """Return the probability that an event of the On and Off regions with such a score is signal."""
+        """Return the probability that an event of the On and Off regions with this score is signal."""
         excess = self._excess(score)
         return excess / (excess + (1 + self.alpha))
 
@@ -609,12 +609,12 @@ class SignalCalibration:
         return np.interp(score, self.score, self.on_probability)
 
     def _excess(self, score: FloatArray) -> FloatArray:
-        """Return the density of signal in On, over that of Off events."""
+        """Return the signal density in On relative to that of Off events."""
         on_probability = self.on_probability_at(score)
         return np.maximum(on_probability / (1 - on_probability) - self.alpha, 0.0)
 
     def check(self) -> None:
-        """Raise ValueError unless probabilities are possible and never fall."""
+        """Raise ValueError unless probabilities are valid and monotone."""
         score, probability = self.score, self.on_probability
         ascending = (np.diff(score) > 0).all() and (np.diff(probability) >= 0).all()
         possible = np.isfinite(score).all() and (probability > 0).all() and (probability < 1).all()
@@ -623,18 +623,18 @@ class SignalCalibration:
 
 
 def calibrate(curve: ThresholdCurve, *, smooth: bool = True) -> SignalCalibration:
-    """Calibrate scores on the events of a curve, which the model that scored them must not have seen."""
+    """Calibrate scores on the events of a curve, which must be new to the model that scored them."""
     steps = _Steps.of(curve, at_least=int(curve.n_on[0] + curve.n_off[0]) // _MAX_STEPS)
     level_score, level = _isotonic(curve)
     on_probability = np.interp(steps.score, level_score, level)
     if smooth:
         fitted = _smooth(steps, curve.alpha)
-        # between and beyond the levels, of which there are few, the smooth curve gives the shape
+        # between and beyond the few levels, the smooth curve defines the shape
         half = 0.5 * (level - np.interp(level_score, steps.score, fitted))
         on_probability = np.clip(fitted + np.interp(steps.score, level_score, half), _LEAST, 1 - _LEAST)
         on_probability = np.maximum.accumulate(on_probability)
     odds = on_probability / (1 - on_probability)
-    # with this mean over the background, which is as large in a step as the odds imply, the ratio is a density over one
+    # with this mean over the background, whose size in a step follows from the odds, the ratio is one of densities
     background = (steps.n_on + steps.n_off) / (1 + odds)
     strength = (np.maximum(odds - curve.alpha, 0.0) * background).sum() / background.sum()
     return SignalCalibration(steps.score, on_probability, curve.alpha, float(strength))
@@ -648,11 +648,11 @@ def calibrate_out_of_fold(
     weights: FloatArray | None = None,
     smooth: bool = True,
 ) -> SignalCalibration:
-    """Calibrate the scores of a model that has no out-of-bag scores."""
+    """Calibrate the scores of a model without out-of-bag scores."""
     scores = np.zeros(len(on))
     if len(on) >= 2 * MIN_EVENTS and min(np.count_nonzero(on), np.count_nonzero(~on)) >= _N_FOLDS:
         fold = np.empty(len(on), dtype=np.int64)
-        rng = np.random.default_rng(0)  # which events share a fold does not depend on the seed of a model
+        rng = np.random.default_rng(0)  # the assignment to folds does not depend on the seed of a model
         for own in (on, ~on):
             fold[own] = rng.permutation(np.count_nonzero(own)) % _N_FOLDS
         for number in range(_N_FOLDS):
@@ -661,7 +661,7 @@ def calibrate_out_of_fold(
 
 
 def calibrated_log_likelihood(counts: NDArray[Any], alpha: float) -> float:
-    """Return the log-likelihood of labels under their calibrated scores; minus infinity where there are no events."""
+    """Return the log-likelihood of labels given their calibrated scores; minus infinity without events."""
     n_off, n_on = counts
     filled = np.flatnonzero(n_off + n_on)
     if len(filled) == 0:
@@ -673,7 +673,7 @@ def calibrated_log_likelihood(counts: NDArray[Any], alpha: float) -> float:
 
 
 class _Steps(NamedTuple):
-    """Events in ascending order of their scores, in steps of about equally many; a score is in one step only."""
+    """Events in ascending order of their scores, in steps of similar sizes; equal scores are in the same step."""
 
     score: FloatArray  # mean over the events of a step
     n_on: NDArray[np.int64]
@@ -681,18 +681,18 @@ class _Steps(NamedTuple):
 
     @classmethod
     def of(cls, curve: ThresholdCurve, at_least: int) -> _Steps:
-        """Divide the events of a curve into as many steps as there can be."""
+        """Divide the events of a curve into as many steps as possible."""
         return cls.of_cells(curve.scores, -np.diff(curve.n_on), -np.diff(curve.n_off), at_least)
 
     @classmethod
     def of_cells(cls, score: FloatArray, n_on: NDArray[np.int64], n_off: NDArray[np.int64], at_least: int) -> _Steps:
-        """Divide the events of cells, each with a score, into as many steps as there can be."""
+        """Divide the events of cells, each with a score, into as many steps as possible."""
         n = n_on + n_off
         n_all = int(n.sum())
         size = max(MIN_EVENTS, at_least)
         number = (np.cumsum(n) - n) * max(n_all // size, 1) // n_all
         first = np.flatnonzero(np.append(True, np.diff(number) != 0))
-        # many events of one score may leave too few before or after them
+        # many events with equal scores may leave too few before or after them
         while len(first) > 1 and (small := np.add.reduceat(n, first) < size).any():
             small[0] = False
             first = first[~small] if small.any() else np.delete(first, 1)
@@ -700,7 +700,7 @@ class _Steps(NamedTuple):
         return cls(total / (n_on + n_off), n_on, n_off)
 
     def log_likelihood(self, on_probability: FloatArray) -> float:
-        """Return the log-likelihood of the labels under the probability of On in each step."""
+        """Return the log-likelihood of the labels given the probability of On in each step."""
         return float((self.n_on * np.log(on_probability) + self.n_off * np.log1p(-on_probability)).sum())
 
 
@@ -712,7 +712,7 @@ def _isotonic(curve: ThresholdCurve) -> tuple[FloatArray, FloatArray]:
     block = np.flatnonzero(np.append(True, np.diff(level) != 0))
     n_on, n_off, total = (np.add.reduceat(column, block) for column in (steps.n_on, steps.n_off, steps.score * n))
     odds = (n_on + curve.alpha * _HALF_EVENT) / (n_off + _HALF_EVENT)
-    odds = np.maximum.accumulate(odds)  # what was added may differ between steps by more than they do
+    odds = np.maximum.accumulate(odds)  # the added events may differ between steps by more than the steps do
     return total / (n_on + n_off), odds / (1 + odds)
 
 
@@ -735,21 +735,21 @@ def _smooth(steps: _Steps, alpha: float, tolerance: float = 1e-9) -> FloatArray:
 
 
 def _fit_signal(columns: FloatArray, n_on: NDArray[Any], n: NDArray[Any], alpha: float, tolerance: float) -> FloatArray:
-    """Return the coefficients of the likeliest signal, with a weak prior against certainty, by Fisher scoring."""
+    """Return the most likely coefficients of the signal, with a weak prior against certainty, by Fisher scoring."""
     prior = np.append(0.0, np.full(columns.shape[1] - 1, 2 * _PRIOR))
-    # a steep start is far off where a few scores are many times the spread away from the others
+    # a steep start diverges if a few scores are many spreads away from the others
     starts = np.array([np.append(-3.0, np.full(columns.shape[1] - 1, slope)) for slope in (0.5, 0.1, 0.0)])
     counts = (np.asarray(own, dtype=np.float64) for own in (n_on, n))
     return fit_signal(columns, *counts, alpha, starts, prior, _RIDGE, _LARGEST_EXPONENT, tolerance)
 
 
 def store_parameters(estimator: Any, arguments: dict[str, Any]) -> None:
-    """Set the arguments of an ``__init__``, which are its ``locals()``, as attributes and do nothing else."""
+    """Set the arguments of an ``__init__``, given by its ``locals()``, as attributes."""
     vars(estimator).update({name: value for name, value in arguments.items() if name not in ("self", "__class__")})
 
 
 class TunedState(NamedTuple):
-    """What all On/Off classifiers have learnt, besides the threshold."""
+    """Fitted state common to all On/Off classifiers, in addition to the threshold."""
 
     curve: ThresholdCurve
     calibration: SignalCalibration
@@ -757,64 +757,64 @@ class TunedState(NamedTuple):
 
 
 class OnOffMixin:
-    """Mixin of classifiers whose parameter ``alpha`` is the exposure ratio On/Off, and no other classifier's."""
+    """Mixin of classifiers whose parameter ``alpha`` is the exposure ratio On/Off."""
 
     threshold_: float
     curve_: ThresholdCurve
     calibration_: SignalCalibration
     classes_: NDArray[Any]
     training_sketch_: NDArray[np.uint64] = NO_SKETCH
-    has_own_threshold = True  # which is tuned; `cross_val_detect` tunes that of classifiers without
-    _in_state: tuple[str, ...] = ()  # parameters that a model file keeps in the estimator's state
+    has_own_threshold = True  # tuned by fit; `cross_val_detect` tunes that of other classifiers
+    _in_state: tuple[str, ...] = ()  # parameters that a model file stores in the state of the estimator
     _has_out_of_bag_scores = False
-    _weight_parameter: str | None = None  # of fit, for the number of events that each event stands for
+    _weight_parameter: str | None = None  # of fit, for event weights
 
     def _get_tuned(self) -> TunedState:
         return TunedState(self.curve_, self.calibration_, self.training_sketch_)
 
     @property
     def tuned_counts_(self) -> OnOffCounts:
-        """Counts of the selected events among those that the threshold was tuned on; not a result to quote."""
+        """Counts of selected events among those used to tune the threshold; not a result to quote."""
         return self.curve_.at(self.threshold_)
 
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
-        """Write the fitted model to a file that holds no code; `load` reads it.
+        """Write the fitted model to a file that contains no code; `load` reads it.
 
-        ``metadata``, such as units or training groups, has text as keys, and text, finite numbers, bools, None, lists
-        and mappings as values. An existing file is replaced only when the new one is complete; otherwise the error is a
-        ModelFileError. TypeError names what a file cannot hold: another classifier inside, or a parameter that is an
-        object. The loaded model scores, selects and explains events to the same bits, but has no
-        ``oob_decision_function_``. The same fit with the same versions of the packages gives the same bytes.
+        ``metadata``, such as units or training groups, has string keys, and strings, finite numbers, bools, None, lists
+        and mappings as values. An existing file is replaced only when the new one is complete; otherwise ModelFileError
+        is raised. TypeError is raised for unsupported content: a third-party classifier, or a parameter that is an
+        object. The loaded model reproduces scores, selection and contributions to the bit, but has no
+        ``oob_decision_function_``. The same fit with the same versions of the packages results in the same bytes.
         """
         save_model(self, path, metadata=metadata)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return On for the events whose score exceeds the threshold, Off for the others; shape (n_events,)."""
+        """Return On for events with a score above the threshold, Off for the others; shape (n_events,)."""
         check_is_fitted(self)
         return self.classes_[(score_events(self, X) > self.threshold_).astype(np.intp)]
 
     def likelihood_ratio(self, X: Any) -> FloatArray:
-        """Return the likelihood ratio of events: the density of signal over that of the background; shape (n_events,).
+        """Return the likelihood ratio of events: the density of signal over that of background; shape (n_events,).
 
-        Both densities are normalised to 1. It is finite, at least 0, and 1 for all events if nothing was learned.
-        `on_off_likelihood` takes that of events which the model has not seen.
+        Both densities are normalised to 1. It is finite, non-negative, and 1 for all events if no signal was learned.
+        Pass it to `on_off_likelihood` for events that are new to the model.
         """
         check_is_fitted(self)
         return self.calibration_of(X).ratio(score_events(self, X))
 
     def predict_signal_proba(self, X: Any) -> FloatArray:
-        """Return the probability that an event is signal, given its features alone; shape (n_events,).
+        """Return the probability that an event is signal, given its features only; shape (n_events,).
 
-        It is for signal as frequent as in the training, by a monotone calibration of out-of-bag or out-of-fold scores.
+        It refers to the signal fraction in training, by a monotone calibration of out-of-bag or out-of-fold scores.
         """
         check_is_fitted(self)
         return self.calibration_of(X).signal_probability(score_events(self, X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return how much likelier the labels are than without signal: the mean log-likelihood ratio per event.
+        """Return the mean log-likelihood ratio of the labels per event, relative to no signal.
 
-        0 means that nothing was learned, and less that it does not apply to these events. Accuracy, which other
-        classifiers return, counts labels that are noisy by construction.
+        0 means that no signal was learned; a negative value means that it does not apply to these events. Accuracy, as
+        returned by other classifiers, would refer to labels that are noisy by construction.
         """
         check_is_fitted(self)
         on, alpha = np.asarray(y) == self.classes_[1], float(self.get_params(deep=False)["alpha"])  # type: ignore[attr-defined]
@@ -835,12 +835,12 @@ class OnOffMixin:
 
 
 class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
-    """Base of classifiers with ``_plan()``, which checks parameters, ``_fit(plan, X, on)`` and ``_score(X)``."""
+    """Base of classifiers with ``_plan()``, which validates parameters, ``_fit(plan, X, on)`` and ``_score(X)``."""
 
     _takes_missing = False
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from events, X of shape (n_events, n_features), and their noisy labels of two classes."""
+        """Fit to events, X of shape (n_events, n_features), and their noisy labels of two classes."""
         plan = self._plan()
         events, on, classes = self._checked_events(X, y)
         self._fit(plan, events, on)
@@ -851,26 +851,26 @@ class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
         """Return probabilities of the *noisy* classes, Off and On; shape (n_events, 2).
 
         The second column is the score: an estimate of P(On given x) with ``output="fraction"``, the mean vote of the
-        members with ``output="assignment"``. Neither is the probability of signal.
+        members with ``output="assignment"``. Neither is the signal probability.
         """
         score = self._score(X)
         return np.column_stack([1 - score, score])
 
     def __sklearn_tags__(self) -> Any:
-        """Declare whether missing values are taken."""
+        """Declare whether missing values are supported."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_missing
         return tags
 
     def _checked_events(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], BoolArray, NDArray[Any]]:
-        """Return events, which of them are On, and the two classes."""
+        """Return events, the On mask, and the two classes."""
         events, labels = self._validate(X, checks.as_binary_target(y), ensure_min_samples=2)
         classes = np.array(checks.binary_classes(labels))
         self.training_sketch_ = sketch_rows(events)
         return events, np.asarray(labels == classes[1]), classes
 
     def _validate(self, *events: Any, **options: Any) -> Any:
-        """Return X as floats, and y if it is given; set or check what scikit-learn expects about features."""
+        """Return X as floats, and y if given; set or check the feature attributes of scikit-learn."""
         finite = "allow-nan" if self._takes_missing else True
         return validate_data(self, *events, dtype=[np.float64, np.float32], ensure_all_finite=finite, **options)
 
@@ -880,7 +880,7 @@ class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
 
 
 def with_alpha(estimator: Any, alpha: float, *, only_missing: bool = False) -> Any:
-    """Return a clone in which every On/Off classifier, or every one without, however deep, has this exposure ratio."""
+    """Return a clone in which every nested On/Off classifier, or every one without alpha, has this exposure ratio."""
     copy = clone(estimator)
     parameters = copy.get_params(deep=True)
     frozen = tuple(f"{name}__" for name, value in parameters.items() if isinstance(value, FrozenEstimator))
@@ -892,7 +892,7 @@ def with_alpha(estimator: Any, alpha: float, *, only_missing: bool = False) -> A
 
 
 def weight_parameter(estimator: Any) -> str | None:
-    """Return the parameter of ``fit`` for the number of events that each event stands for; None if there is none."""
+    """Return the parameter of ``fit`` for event weights; None if there is none."""
     if isinstance(estimator, OnOffMixin):
         return estimator._weight_parameter
     if hasattr(estimator, "steps") and not get_config()["enable_metadata_routing"]:
@@ -903,15 +903,15 @@ def weight_parameter(estimator: Any) -> str | None:
 
 
 class ExposedEstimator(NamedTuple):
-    """An estimator for events of known exposure ratios."""
+    """An estimator for events of given exposure ratios."""
 
-    estimator: Any  # with its one exposure ratio
+    estimator: Any  # with a common exposure ratio
     alpha: float
-    fit_params: dict[str, FloatArray]  # what its ``fit`` takes besides, so that one ratio is right for all events
+    fit_params: dict[str, FloatArray]  # weights for ``fit``, for which the common ratio is correct
 
 
 def with_exposure(estimator: Any, on: BoolArray, alpha: FloatArray | float) -> ExposedEstimator:
-    """Return a clone for one exposure ratio, or one per event: by weights, or the mean over Off events without them."""
+    """Return a clone for one exposure ratio, or one per event: by weights, or else the mean over Off events."""
     if not isinstance(alpha, np.ndarray):
         return ExposedEstimator(with_alpha(estimator, alpha), alpha, {})
     ratios, name = ExposureRatios.of(on, alpha), weight_parameter(estimator)

@@ -1,4 +1,4 @@
-"""A classifier with a threshold and a calibration for each bin of a column, such as energy."""
+"""Classifier with a threshold and a calibration for each bin of a column, such as energy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,37 +17,37 @@ from excess.estimators._threshold import BaseMetaClassifier, column_number, mode
 from excess.stats._significance import li_ma_significance
 from excess.stats._thresholds import events_curve
 
-CUT = 0.5  # the threshold of all bins, once their scores are moved to it
-_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the threshold of a bin, against that of all bins
-_MIN_GAIN = 0.25  # in sigma, from which thresholds of bins are better than a common one by more than chance
-_MIN_LABELS = 20  # fewest On events, and Off events, that a bin is tuned on
+CUT = 0.5  # common threshold of all bins, after shifting their scores
+_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # fractions of the threshold of a bin, relative to that of all bins
+_MIN_GAIN = 0.25  # minimum gain in sigma of separate thresholds over a common one
+_MIN_LABELS = 20  # minimum number of On and of Off events to tune a bin
 
 
 class TunedBin(NamedTuple):
-    """What a bin was tuned on, and its threshold."""
+    """Threshold of a bin, and the events used to tune it."""
 
-    threshold: float  # on the scores of the estimator inside, before they are moved so that all bins have the same
-    first: int  # the bins whose events it was tuned on, both included; more than its own where it had too few
+    threshold: float  # on the scores of the inner estimator, before the shift to a common threshold
+    first: int  # first and last bin used to tune it; more than its own if it had too few events
     last: int
-    n_events: int  # of the bin itself that had a score
+    n_events: int  # of the bin itself with a score
 
 
 class BinnedCalibration(NamedTuple):
-    """What scores mean for events of known bins."""
+    """Calibration of the scores of events with known bins."""
 
-    bins: tuple[SignalCalibration, ...]  # of the scores of the estimator inside
-    strength: float  # signal events for each Off event in all bins together, 0 where none has an excess
+    bins: tuple[SignalCalibration, ...]  # of the scores of the inner estimator
+    strength: float  # signal events per Off event in all bins together, 0 without an excess
     number: NDArray[np.int64]  # bin of each event
-    tuned: tuple[TunedBin, ...]  # thresholds, by which scores were moved
+    tuned: tuple[TunedBin, ...]  # thresholds by which scores were shifted
 
     def ratio(self, score: FloatArray) -> FloatArray:
-        """Return the likelihood ratio of scores, of densities in all bins: one with more signal counts more."""
+        """Return the likelihood ratio of scores, for densities over all bins: larger in bins with more signal."""
         if self.strength == 0:
-            return np.ones(len(score))  # all events are alike
+            return np.ones(len(score))  # all events are equivalent
         return self._by_bin(score, lambda own, given: own.ratio(given) * (own.strength / self.strength))
 
     def signal_probability(self, score: FloatArray) -> FloatArray:
-        """Return the probability that an event of the On and Off regions with such a score is signal."""
+        """Return the probability that an event of the On and Off regions with this score is signal."""
         return self._by_bin(score, lambda own, given: own.signal_probability(given))
 
     def _by_bin(self, score: FloatArray, of_bin: Callable[[SignalCalibration, FloatArray], FloatArray]) -> FloatArray:
@@ -62,14 +62,14 @@ class BinnedCalibration(NamedTuple):
 
 
 def number_bins(values: FloatArray, edges: FloatArray) -> NDArray[np.int64]:
-    """Return the bin of each value, from 0; one at an edge belongs to the bin above it, a missing one is an error."""
+    """Return the bin of each value, from 0; edges belong to the bin above, missing values are an error."""
     if missing := np.count_nonzero(np.isnan(values)):
-        raise ValueError(f"the column of the bins has no value for {missing} of {len(values)} events; leave these out")
+        raise ValueError(f"the column of the bins has no value for {missing} of {len(values)} events; remove them")
     return np.searchsorted(edges, values, side="right").astype(np.int64)
 
 
 def as_edges(edges: Any) -> FloatArray:
-    """Return the edges between bins; ValueError unless they are finite and ascend."""
+    """Return the edges between bins; raise ValueError unless they are finite and ascending."""
     found = np.asarray(edges, dtype=np.float64)
     if found.ndim != 1 or not np.isfinite(found).all() or (np.diff(found) <= 0).any():
         raise ValueError(f"edges must be finite numbers in ascending order, got {edges!r}")
@@ -79,7 +79,7 @@ def as_edges(edges: Any) -> FloatArray:
 def tuning_windows(
     number: NDArray[np.int64], on: BoolArray, off: BoolArray, n_bins: int, enough: int
 ) -> list[tuple[int, int, int]]:
-    """Return for each bin the first and last bin whose events it is tuned on, and its own number of events."""
+    """Return for each bin the first and last bin used to tune it, and its own number of events."""
     n_on, n_off = (np.bincount(number[chosen], minlength=n_bins) for chosen in (on, off))
     found = []
     for own in range(n_bins):
@@ -95,10 +95,10 @@ def tuning_windows(
 
 
 def move_by_bin(score: FloatArray, number: NDArray[np.int64], tuned: Sequence[TunedBin]) -> FloatArray:
-    """Return scores from 0 to 1 with the threshold of each bin at 0.5, in the same order inside of a bin."""
+    """Return scores from 0 to 1 with the threshold of each bin at 0.5, in the same order within a bin."""
     moved = np.full(len(score), np.nan)
     for own, one in enumerate(tuned):
-        rows = (number == own) & ~np.isnan(score)  # a score may be NaN, for none
+        rows = (number == own) & ~np.isnan(score)  # a score may be NaN
         known, end = score[rows], score_end(one.threshold)
         lower = CUT * known / end if end > 0 else np.zeros(len(known))
         upper = CUT + (1 - CUT) * (known - end) / (1 - end) if end < 1 else np.ones(len(known))
@@ -109,20 +109,20 @@ def move_by_bin(score: FloatArray, number: NDArray[np.int64], tuned: Sequence[Tu
 
 
 def blend(own: float, common: float, share: float) -> float:
-    """Return the mean of two thresholds of scores from 0 to 1, with the share of the first."""
+    """Return the weighted mean of two thresholds of scores from 0 to 1, with the weight of the first."""
     if share in (0.0, 1.0):
         return own if share else common
-    low, high = np.clip([own, common], -1e-9, 1.0)  # infinite ones select everything or nothing
+    low, high = np.clip([own, common], -1e-9, 1.0)  # infinite thresholds select all or no events
     return float(share * low + (1 - share) * high)
 
 
 def score_end(threshold: float) -> float:
-    """Return where scores below the threshold end and those above it begin; beyond, all events are selected or none."""
+    """Return the last score below and the first above the threshold; beyond, all events are selected or none."""
     return min(max(threshold, 0.0), 1.0)
 
 
 class _BinnedState(NamedTuple):
-    """What bins have learnt; the estimator is a model file inside the file."""
+    """Fitted state of bins; the estimator is an embedded model file."""
 
     learner: NDArray[np.uint8]
     edges: Annotated[FloatArray, "edges"]
@@ -135,28 +135,28 @@ class _BinnedState(NamedTuple):
 
 @saveable
 class OnOffBinnedClassifier(BaseMetaClassifier):
-    """One On/Off classifier with a threshold and a calibration for each bin of a column, such as energy.
+    """On/Off classifier with a threshold and a calibration for each bin of a column, such as energy.
 
-    One estimator learns from the events of all bins. Then each bin gets its own best threshold and its own calibration;
-    one with too few events is tuned together with its neighbours. Where thresholds of bins would select events of
-    smaller significance than a common one, they are moved towards it, as is best for events they were not tuned on.
+    One estimator is trained on the events of all bins. Each bin then gets its own threshold and calibration; bins with
+    too few events are tuned together with their neighbours. If separate thresholds would reduce the significance
+    compared with a common one, they are shrunk towards it by cross-validation.
 
     Parameters
     ----------
     estimator : classifier or None, default=None
-        What learns; by default an `OnOffForestClassifier`. It is cloned. Its scores must be between 0 and 1.
+        Classifier to train; by default an `OnOffForestClassifier`. It is cloned. Its scores must be between 0 and 1.
     column : int or str, default=0
-        The column of X that the bins are of: its number, or its name in a DataFrame.
+        Column of X that defines the bins: its index, or its name in a DataFrame.
     edges : sequence of float, default=()
-        Edges between the bins, ascending; an event at an edge belongs to the bin above it. No edges make one bin.
+        Edges between the bins, ascending; an event at an edge belongs to the bin above it. No edges define one bin.
     alpha : float or None, default=None
-        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+        Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     passthrough : bool, default=True
-        Whether the estimator learns from the column, too.
+        Whether the column is also a feature of the estimator.
     min_events : int, default=1000
-        Events, with at least 20 On and 20 Off among them, without which a bin is tuned with those of its neighbours.
+        Minimum number of events, with at least 20 On and 20 Off, to tune a bin without its neighbours.
     cv : "auto", "oob", int, splitter or iterable, default="auto"
-        Where scores for the thresholds come from: out of the bag of the estimator if it has such, else five folds.
+        Source of the scores for the thresholds: out-of-bag scores of the estimator if available, else five folds.
     threshold, threshold_tolerance, n_threshold_bootstrap
         As for `OnOffForestClassifier`, in each bin; the bins share the tolerance.
     n_jobs, random_state
@@ -167,11 +167,11 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     estimator_ : classifier
         Fitted on all events.
     bins_ : tuple of TunedBin
-        For each bin its threshold, and the bins whose events it was tuned on.
+        Threshold of each bin, and the bins used to tune it.
     threshold_ : float
-        0.5: scores are moved so that the threshold of each bin is at 0.5, and keep their order inside of a bin.
+        0.5: scores are shifted such that the threshold of each bin is 0.5, and keep their order within a bin.
     calibrations_ : tuple of SignalCalibration
-        The probability of signal as a function of the estimator's score, by bin.
+        Signal probability as a function of the estimator's score, by bin.
     calibration_ : SignalCalibration
         The same for the shifted scores of all bins; ``likelihood_ratio`` and ``predict_signal_proba`` use the bins.
     curve_, classes_, n_features_in_, feature_names_in_
@@ -179,7 +179,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
 
     Notes
     -----
-    Choose the edges before labels are looked at. A column with the direction of an event must not be binned.
+    Choose the edges independently of the labels. Do not bin a column that contains the direction of an event.
 
     Examples
     --------
@@ -220,7 +220,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     def fit(
         self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from all bins, and tune each; labels, groups and weights are those of `OnOffHybridClassifier`."""
+        """Train on all bins, and tune each; labels, groups and weights are as for `OnOffHybridClassifier`."""
         alpha, rule, random = self._check_settings()
         edges = as_edges(self.edges)
         enough = as_int("min_events", self.min_events, minimum=1)
@@ -229,9 +229,9 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         estimator, score = self._learn(self._learner(alpha, random), features, events)
         on, known = events.on, events.known(score)
         if ((score[known] < 0) | (score[known] > 1)).any():
-            raise ValueError("the scores of estimator must be between 0 and 1; give a classifier with predict_proba")
+            raise ValueError("the scores of estimator must be between 0 and 1; use a classifier with predict_proba")
 
-        # squared significances of bins add up, so the bins share what may be lost
+        # squared significances of bins add up, so the bins share the tolerance
         of_bins = replace(rule, tolerance=rule.tolerance / (len(edges) + 1))
         seed = int(random.randint(2**31 - 1))
         score = np.where(known, score, np.nan)
@@ -255,7 +255,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         curve = events_curve(on[known], moved[known], alpha, events.weights_of(known))
         n_off = np.bincount(number[known & ~on], events.weights_of(known & ~on), len(tuned))
 
-        # nothing is set before all has succeeded
+        # attributes are set only after everything has succeeded
         self.estimator_, self.bins_, self.calibrations_ = estimator, tuple(tuned), tuple(calibrations)
         self._strength = float(np.average([own.strength for own in calibrations], weights=np.maximum(n_off, 1e-9)))
         self.threshold_, self.curve_, self.calibration_ = CUT, curve, calibrate(curve)
@@ -273,11 +273,11 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         events: Any,
         seed: int,
     ) -> float:
-        """Return the share of bins' own thresholds for which the events that each half is not tuned on count most."""
+        """Return the weight of separate thresholds that is best for the events of the other half."""
         half = np.random.default_rng(seed).random(len(on)) < 0.5
         quarters = [rows & kind & ~np.isnan(score) for rows in (half, ~half) for kind in (on, ~on)]
         if not all((rows & part).any() for rows in quarters for part in parts):
-            return _SHARES[-1]  # a half has no On or no Off events in a bin, so that it cannot be tuned
+            return _SHARES[-1]  # a half lacks On or Off events in a bin, so it cannot be tuned
         weights = np.ones(len(on)) if events.weights is None else events.weights
         counts = np.zeros((len(_SHARES), 2))
         for tuned_on in (half, ~half):
@@ -290,14 +290,14 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         return _SHARES[int(np.argmax(found))] if found.max() > found[-1] + _MIN_GAIN else _SHARES[-1]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return scores of Off and On, with the threshold of each bin moved to 0.5; shape (n_events, 2)."""
+        """Return scores of Off and On, with the threshold of each bin shifted to 0.5; shape (n_events, 2)."""
         check_is_fitted(self)
         features, number = self._split(self._validated(X, reset=False))
         score = move_by_bin(score_events(with_threads(self.estimator_, self.n_jobs), features), number, self.bins_)
         return np.column_stack([1 - score, score])
 
     def calibration_of(self, X: Any) -> BinnedCalibration:  # type: ignore[override]
-        """Return what scores mean, each event by the calibration of its bin."""
+        """Return the calibration of scores, by the bin of each event."""
         check_is_fitted(self)
         return BinnedCalibration(self.calibrations_, self._strength, self.bin_numbers(X), self.bins_)
 
@@ -309,14 +309,14 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
 
     @property
     def feature_importances_(self) -> FloatArray:
-        """Importance of each feature in the estimator inside; 0 for a column of bins that it does not see."""
+        """Importance of each feature in the inner estimator; 0 for a bin column that it does not use."""
         check_is_fitted(self)
         own = np.asarray(self.estimator_.feature_importances_, dtype=np.float64)
         return own if self.passthrough else np.insert(own, self._column_in_training(), 0.0)
 
     def _get_state(self) -> _BinnedState:
         return _BinnedState(
-            model_bytes("what learns in all bins", self.estimator_),
+            model_bytes("the estimator of all bins", self.estimator_),
             as_edges(self.edges),
             np.array([own.threshold for own in self.bins_]),
             np.array([own[1:] for own in self.bins_], dtype=np.int64),
@@ -339,7 +339,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         ensure(list(state.bin) == own.tolist(), "its calibrations are not those of its bins")
         self.calibrations_ = tuple(state.bin.values())
         self._strength = state.strength
-        ensure(0 <= self._strength < np.inf, "its strength is not a number")
+        ensure(0 <= self._strength < np.inf, "its signal strength is not a number")
         if state.has_estimator:
             self.estimator = clone(self.estimator_)
 
@@ -351,7 +351,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         column = column_number("column", self.column, getattr(X, "columns", None), X.shape[1])
         kept = [other for other in range(X.shape[1]) if other != column]
         if not kept:
-            raise ValueError("X has no features besides the column of the bins; give features to learn from")
+            raise ValueError("X has no features besides the column of the bins; add features")
         return _safe_indexing(X, kept, axis=1), number
 
     def _column_in_training(self) -> int:
@@ -359,5 +359,5 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
 
 
 def learner_of(model: Any) -> Any:
-    """Return the fitted estimator that learns in all bins; a model without bins is its own."""
+    """Return the fitted estimator of all bins; a model without bins is returned unchanged."""
     return model.estimator_ if isinstance(model, OnOffBinnedClassifier) else model

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees of scikit-learn as arrays, which a model file stores and the kernels of the forest score."""
+"""Gradient-boosted trees of scikit-learn as arrays, stored in model files and evaluated by the forest kernels."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,7 +20,7 @@ from excess.estimators._tree import ScoringTrees
 
 @dataclass(frozen=True)
 class BoostedTrees(ScoringTrees):
-    """Trees whose values add up to the log-odds of the second class."""
+    """Trees whose values sum to the log-odds of the second class."""
 
     baseline: float  # log-odds before the first tree
 
@@ -29,7 +29,7 @@ class BoostedTrees(ScoringTrees):
 
     @classmethod
     def of(cls, model: HistGradientBoostingClassifier) -> Self:
-        """Return the trees of a fitted classifier; TypeError for several classes or categorical features."""
+        """Return the trees of a fitted classifier; raise TypeError for several classes or categorical features."""
         check_is_fitted(model)
         nodes = [own.nodes for iteration in model._predictors for own in iteration]
         if model.n_trees_per_iteration_ != 1 or any(own["is_categorical"].any() for own in nodes):
@@ -45,7 +45,7 @@ class BoostedTrees(ScoringTrees):
         return cls(flat, edges, values, float(model._baseline_prediction.item()))
 
     def check(self) -> None:
-        """Check also that scores are numbers, and that events go left and right as in training."""
+        """Also check that scores are numbers, and that events descend as in training."""
         super().check()
         ensure(np.isfinite(self.values).all() and np.isfinite(self.baseline), "a value of its trees is not finite")
         ascending = all(np.isfinite(own).all() and (np.diff(own) > 0).all() for own in self.edges)
@@ -53,7 +53,7 @@ class BoostedTrees(ScoringTrees):
 
 
 def _breadth_first(nodes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the numbers of nodes level by level, the right child after the left one, as the kernels need them."""
+    """Return the node numbers level by level, the right child after the left one, as required by the kernels."""
     levels, level = [], np.zeros(1, dtype=np.int64)
     while len(level):
         levels.append(level)
@@ -69,7 +69,7 @@ def _to_table(nodes: NDArray[Any], order: NDArray[np.int64], edges: list[FloatAr
     nodes = nodes[order]
     leaves = nodes["is_leaf"] != 0
     features = np.where(leaves, 0, nodes["feature_idx"])
-    # an infinite threshold is above the last edge: all values that are not missing go left
+    # an infinite threshold is above the last edge: all non-missing values go left
     below = [np.searchsorted(edges[own["feature_idx"]], own["num_threshold"]) for own in nodes[~leaves]]
     shift, limit = np.zeros(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64)
     # codes start at 1, and 0 is missing: with a shift of 1 it becomes the largest code, which goes right
@@ -94,11 +94,11 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):
         names = getattr(model, "feature_names_in_", None) if feature_names is None else feature_names
         if names is not None:
             known = len(names) == self.n_features_in_ and all(isinstance(name, str) for name in names)
-            ensure(known, f"feature_names are not {self.n_features_in_} texts")
+            ensure(known, f"feature_names are not {self.n_features_in_} strings")
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Return the classifier as it is; arguments are ignored."""
+        """Return the classifier unchanged; arguments are ignored."""
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -126,7 +126,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):
 
 
 def train_boosting(X: ArrayLike, y: ArrayLike, **parameters: Any) -> BoostedClassifier:
-    """Train boosted trees of two classes, with the same bits on any number of cores."""
-    # scikit-learn adds up gradients in the order in which threads finish
+    """Train boosted trees of two classes, reproducible to the bit on any number of cores."""
+    # scikit-learn sums gradients in the order in which threads finish
     with ThreadpoolController().limit(limits=1, user_api="openmp"):
         return BoostedClassifier(HistGradientBoostingClassifier(**parameters).fit(X, y))

@@ -1,4 +1,4 @@
-"""A classifier that learns from On and Off labels, and how far to trust others, such as one trained on simulations."""
+"""Classifier that combines On/Off training with weighted references, such as classifiers trained on simulations."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from excess.estimators._model_file import as_json, ensure, from_bytes, saveable
 from excess.estimators._threshold import BaseMetaClassifier, column_number, model_bytes, with_threads
 from excess.stats._thresholds import events_curve
 
-DROP = "drop"  # in place of an estimator: references alone
-LABELS = "On/Off"  # name of the member that learns from labels alone
-LABELS_AND_REFERENCES = "On/Off with references"  # name of the member that has scores of references as features, too
-_TEMPERATURE = 8.0  # a member whose log-likelihood of the labels is smaller by so much has 1/e of the weight
+DROP = "drop"  # in place of an estimator: references only
+LABELS = "On/Off"  # name of the member trained on labels only
+LABELS_AND_REFERENCES = "On/Off with references"  # name of the member with scores of references as additional features
+_TEMPERATURE = 8.0  # difference in log-likelihood of the labels that reduces the weight of a member by 1/e
 
 
 class HybridMember(NamedTuple):
-    """One source of knowledge: a reference, ``"On/Off"`` or ``"On/Off with references"``."""
+    """One member of the average: a reference, ``"On/Off"`` or ``"On/Off with references"``."""
 
     name: str
     log_likelihood: float  # of the labels, under its calibrated out-of-bag or out-of-fold scores
@@ -31,9 +31,9 @@ class HybridMember(NamedTuple):
 
 
 class _HybridState(NamedTuple):
-    """What a hybrid has learnt; models are model files inside the file, names and columns are text."""
+    """Fitted state of a hybrid; models are embedded model files, names and columns are text."""
 
-    reference: dict[int, NDArray[np.uint8]]  # those that are models, by number
+    reference: dict[int, NDArray[np.uint8]]  # references that are models, by index
     learner: dict[int, NDArray[np.uint8]]
     member: dict[int, SignalCalibration]
     log_likelihoods: Annotated[FloatArray, "members"]
@@ -44,46 +44,46 @@ class _HybridState(NamedTuple):
 
 @saveable
 class OnOffHybridClassifier(BaseMetaClassifier):
-    """On/Off learning with references, each weighted by how well it explains the labels.
+    """On/Off classifier with references, weighted by their likelihood of the labels.
 
-    A reference is a classifier that was trained on something else, such as simulations, or a column of scores, such as
-    the gammaness of another analysis. References, a learner of the labels alone, and one that has the references as
-    further features are averaged, weighted by how likely they make the labels of events that they have not seen.
+    A reference is a classifier trained on other data, such as simulations, or a column of scores, such as the gammaness
+    of another analysis. References, a classifier trained on the labels only, and one with the references as additional
+    features are averaged, with weights from the likelihood of the labels of events that they were not trained on.
 
     Parameters
     ----------
     references : mapping of str to classifier, str or int, or None, default=None
-        By name: a fitted classifier, or the name or number of a column of X with a score, which is then no feature. A
-        model file keeps columns, classifiers of this package, ONNX models, and ``HistGradientBoostingClassifier``.
+        By name: a fitted classifier, or the name or index of a column of X with a score, which is then not a feature. A
+        model file supports columns, classifiers of this package, ONNX models, and ``HistGradientBoostingClassifier``.
     estimator : classifier, "drop" or None, default=None
-        What learns from labels, by default an `OnOffForestClassifier`; with ``"drop"`` labels only weight references.
+        Classifier trained on the labels, by default an `OnOffForestClassifier`; ``"drop"`` only weights references.
     alpha : float or None, default=None
-        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+        Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     cv : "oob", int, splitter or iterable, default="oob"
-        Where the scores come from by which members are assessed: out of the bag of ``estimator``, or out of folds.
+        Source of the scores used to assess members: out-of-bag scores of ``estimator``, or folds.
     trained_on : mapping of str to sequence, or None, default=None
-        The groups, such as nights, that a reference was trained on, by its name. Events of these groups are an error.
+        Groups, such as nights, used to train a reference, by its name. Events of these groups raise an error.
     threshold, threshold_tolerance, n_threshold_bootstrap
-        As for `OnOffForestClassifier`, on the scores by which members are assessed.
+        As for `OnOffForestClassifier`, applied to the scores used to assess members.
     n_jobs : int or None, default=None
-        Folds that are fitted at the same time, and threads of On/Off classifiers.
+        Number of folds fitted in parallel, and threads of On/Off classifiers.
     random_state : int, RandomState instance or None, default=None
-        Seed of everything random.
+        Random seed.
 
     Attributes
     ----------
     members_ : tuple of HybridMember
-        What is averaged: the references in their order, the learner of labels with them, and without them.
+        Averaged members: the references in their order, the classifier with references as features, and without.
     reference_weights_ : dict of str to float
-        The weight of each member, by name; they add up to 1.
+        Weight of each member, by name; the sum is 1.
     estimators_ : dict of str to classifier
-        The fitted learners, by the names of their members.
+        Fitted classifiers, by the names of their members.
     threshold_, curve_, calibration_, classes_, n_features_in_, feature_names_in_
         As for `OnOffForestClassifier`.
 
     Notes
     -----
-    A reference must not have been trained on events, or their groups, that it is assessed by; ``trained_on`` checks it.
+    A reference must not be trained on events, or their groups, used to assess it; ``trained_on`` checks this.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         store_parameters(self, locals())
 
     def __sklearn_clone__(self) -> Self:
-        """Return a copy that is not fitted; references are shared, because they are not fitted here."""
+        """Return an unfitted copy; references are shared, because they are not fitted here."""
         parameters = self.get_params(deep=False)
         learner = parameters.pop("estimator")
         shared = {name: parameters.pop(name) for name in ("references", "trained_on")}
@@ -128,12 +128,12 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     def fit(
         self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from On and Off events, and how far to trust each reference.
+        """Train on On and Off events, and compute the weight of each reference.
 
-        X is a DataFrame where references are columns by name, or know their features by name. The larger of two labels
-        in sorted order is On. ``groups``, such as nights, are not split between training and assessment: out of the bag
-        means out of the group. ``sample_weight`` is the number of events that each event stands for; the learner counts
-        it if its ``fit`` takes it, and ``threshold`` must then be ``"significance"``, ``"f1"`` or a number.
+        X is a DataFrame if references are columns by name, or have named features. The larger of two labels in sorted
+        order is On. ``groups``, such as nights, are not split between training and assessment: out of bag means out of
+        the group. ``sample_weight`` is the number of events represented by each event; the classifier uses it if its
+        ``fit`` supports it, and ``threshold`` must then be ``"significance"``, ``"f1"`` or a number.
         """
         alpha, rule, random = self._check_settings()
         references = self._checked_references()
@@ -160,7 +160,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         score = np.where(known, _average(members, calibrations, scores), np.nan)
         threshold, curve = rule(on, score, alpha, int(random.randint(2**31 - 1)), events.weights)
 
-        # nothing is set before all has succeeded
+        # attributes are set only after everything has succeeded
         self.members_, self.estimators_, self._calibrations = members, fitted, calibrations
         self.threshold_, self.curve_, self.calibration_ = threshold, curve, calibrate(curve)
         self.classes_ = events.classes
@@ -168,11 +168,11 @@ class OnOffHybridClassifier(BaseMetaClassifier):
 
     @property
     def reference_weights_(self) -> dict[str, float]:
-        """The weight of each member, by name."""
+        """Weight of each member, by name."""
         return {member.name: member.weight for member in self.members_}
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probabilities of Off and On, the *noisy* classes: means over members by trust; (n_events, 2)."""
+        """Return the probabilities of Off and On, the *noisy* classes, averaged over members; shape (n_events, 2)."""
         check_is_fitted(self)
         features, scores = self._split(self._validated(X, reset=False), self._checked_references())
         for name, own in self._inputs(features, scores).items():
@@ -182,7 +182,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
 
     @property
     def needs_columns(self) -> bool:
-        """Whether columns of references in X have a use: a hybrid of classifiers alone takes the features only."""
+        """Whether reference columns in X are used: a hybrid of classifiers takes the features only."""
         is_column = (isinstance(own, (str, int, np.integer)) for own in (self.references or {}).values())
         return not isinstance(self.estimator, str) or any(is_column)
 
@@ -197,7 +197,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
                 )
 
     def _get_state(self) -> _HybridState:
-        instead = "; or export it to ONNX, and give it as an OnnxClassifier"
+        instead = "; or export it to ONNX, and use an OnnxClassifier"
         models, described = {}, []
         for number, (name, reference) in enumerate(self._checked_references().items()):
             column = int(reference) if isinstance(reference, np.integer) else reference
@@ -224,7 +224,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
             column = own["column"]
             ensure(column is None or type(column) in (str, int), "a reference is neither a model nor a column")
             references[str(own["name"])] = from_bytes(state.reference.pop(number)) if column is None else column
-        ensure(not state.reference, "a model is none of its references")
+        ensure(not state.reference, "a model is not one of its references")
         self.references = references or None
         seen = {own["name"]: own["trained_on"] for own in text["references"] if own["trained_on"] is not None}
         self.trained_on = seen or None
@@ -250,7 +250,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
             raise TypeError(f"references must be a mapping of names to classifiers, got {type(references).__name__}")
         for name, reference in references.items():
             if name in (LABELS, LABELS_AND_REFERENCES) or not isinstance(name, str):
-                raise ValueError(f"references must have texts as names, and not {LABELS!r}; got {name!r}")
+                raise ValueError(f"references must have string names other than {LABELS!r}; got {name!r}")
             if not isinstance(reference, (str, int, np.integer)):
                 check_classifier(reference, f"reference {name!r}")
                 check_is_fitted(reference)
@@ -260,7 +260,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
             )
         unknown = sorted(set(self.trained_on or {}) - set(references))
         if unknown:
-            raise ValueError(f"trained_on names {unknown[0]!r}, which is none of the references")
+            raise ValueError(f"trained_on names {unknown[0]!r}, which is not one of the references")
         return dict(references)
 
     def _find_columns(self, names: Any, n_columns: int) -> tuple[dict[str, int], list[int]]:
@@ -272,18 +272,18 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         }
         kept = [number for number in range(n_columns) if number not in columns.values()]
         if not kept:
-            raise ValueError("X has no features besides the columns of references; give features to learn from")
+            raise ValueError("X has no features besides the columns of references; add features")
         return columns, kept
 
     def _inputs(self, features: FloatArray, scores: dict[str, FloatArray]) -> dict[str, FloatArray]:
-        """Return the features of each learner, with and without the scores of references, by its name."""
+        """Return the features of each classifier, with and without the scores of references, by its name."""
         if isinstance(self.estimator, str):
             return {}
         with_references = {LABELS_AND_REFERENCES: np.column_stack([features, *scores.values()])} if scores else {}
         return {**with_references, LABELS: features}
 
     def _split(self, X: Any, references: dict[str, Any]) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """Return the features for the learner, and the scores of references."""
+        """Return the features for the classifier, and the scores of references."""
         columns, kept = self._find_columns(getattr(X, "columns", None), X.shape[1])
         features = X if len(kept) == X.shape[1] else _safe_indexing(X, kept, axis=1)
         scores = {}
@@ -294,7 +294,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
                 known = _features_of(name, reference, X, features)
                 found = score_events(with_threads(reference, self.n_jobs), known)
             if n_bad := np.count_nonzero(~np.isfinite(found)):
-                raise ValueError(f"reference {name!r} has no finite score for {n_bad} of {len(X)} events; drop them")
+                raise ValueError(f"reference {name!r} has no finite score for {n_bad} of {len(X)} events; remove them")
             scores[name] = found
         return check_array(features, dtype=np.float64, ensure_all_finite=self._finite, input_name="X"), scores
 
@@ -302,7 +302,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
 def _average(
     members: tuple[HybridMember, ...], calibrations: Mapping[str, SignalCalibration], scores: Mapping[str, FloatArray]
 ) -> FloatArray:
-    """Return the mean of the members' probabilities of On, by their trust."""
+    """Return the weighted mean of the members' probabilities of On."""
     probabilities = [own.weight * calibrations[own.name].on_probability_at(scores[own.name]) for own in members]
     return sum(probabilities, start=np.zeros(len(probabilities[0])))
 
@@ -313,11 +313,11 @@ def _features_of(name: str, reference: Any, X: Any, features: Any) -> Any:
     if wanted is not None and hasattr(X, "columns"):
         missing = [feature for feature in wanted if feature not in X.columns]
         if missing:
-            raise ValueError(f"reference {name!r} needs features that X does not have: {', '.join(map(str, missing))}")
+            raise ValueError(f"reference {name!r} requires features missing in X: {', '.join(map(str, missing))}")
         return X[list(wanted)]
     n_wanted, n_given = getattr(reference, "n_features_in_", None), features.shape[1]
     if n_wanted is not None and n_wanted != n_given:
-        given = f"X has {n_given} without the columns of references; give a DataFrame with the names of its training"
-        raise ValueError(f"reference {name!r} needs {n_wanted} features, but {given}")
-    # a reference that was trained without names would wonder about them
+        given = f"X has {n_given} without the columns of references; pass a DataFrame with feature names"
+        raise ValueError(f"reference {name!r} requires {n_wanted} features, but {given}")
+    # a reference trained without names would warn about them
     return np.asarray(features) if wanted is None else features

@@ -22,31 +22,31 @@ from excess.estimators._model_file import cut_array, ensure, saveable
 from excess.estimators._tree import resolve_max_features
 from excess.stats._thresholds import OutOfBagRule, compute_cell_curve, out_of_bag_rule
 
-MAX_LLOYD_EVENTS = 100_000  # events up to which ``algorithm="auto"`` lets every iteration see all of them
+MAX_LLOYD_EVENTS = 100_000  # maximum number of events for which ``algorithm="auto"`` uses all events in every iteration
 _BATCH = 8192
 _FEW = 256
 _JOINED = ("centers", "n_on", "n_off", "fraction", "values")
-_PROCESS = os.getpid()  # a forked process has another number
-_find_thread_pools = cache(ThreadpoolController)  # it takes longer than to score a few events
+_PROCESS = os.getpid()  # to detect forked processes
+_find_thread_pools = cache(ThreadpoolController)  # slower than scoring a few events
 
 
 @dataclass(frozen=True)
 class ClusterCells:
-    """The clusters of some features, in scaled units, with the counts of their training events."""
+    """Clusters in some features, in scaled units, with the counts of their training events."""
 
-    features: NDArray[np.int64]  # that the clusters are made of
+    features: NDArray[np.int64]  # used by the clusters
     centers: FloatArray  # of shape (n_clusters, n_used)
-    n_on: NDArray[np.int64]  # training events in each cluster, bootstrap weights included
+    n_on: NDArray[np.int64]  # training events in each cluster, including bootstrap weights
     n_off: NDArray[np.int64]
-    fraction: FloatArray  # of On; that of all events for a cluster without any
-    values: FloatArray  # the score of a cluster: the On fraction, or 0 and 1
+    fraction: FloatArray  # of On; that of all events for an empty cluster
+    values: FloatArray  # score of a cluster: the On fraction, or 0 and 1
 
     def numbers(self, X: FloatArray) -> NDArray[np.int64]:
-        """Return the nearest centre of each event."""
+        """Return the index of the nearest centre of each event."""
         if len(X) == 0:
             return np.zeros(0, dtype=np.int64)
-        # to start threads takes longer than to compare a few events; and in a forked process OpenMP waits without end
-        # for threads that the fork has left behind, where scikit-learn uses it at all: with a single feature
+        # starting threads takes longer than comparing a few events; and in a forked process OpenMP waits forever for
+        # threads lost in the fork, where scikit-learn uses it at all: with a single feature
         one = len(X) <= _FEW or os.getpid() != _PROCESS
         with use_one_thread("openmp") if one else nullcontext():
             return pairwise_distances_argmin(X[:, self.features], self.centers).astype(np.int64)
@@ -56,20 +56,20 @@ class ClusterCells:
         return self.values[self.numbers(X)]
 
     def with_votes(self, alpha: float) -> ClusterCells:
-        """Return the same clusters with 0 and 1 by their assignment in place of On fractions."""
+        """Return the same clusters with assignments 0 and 1 in place of On fractions."""
         threshold = compute_cell_curve(self.fraction, self.n_on, self.n_off, alpha).best_threshold
         return replace(self, values=(self.fraction > threshold).astype(np.float64))
 
 
 def use_one_thread(user_api: str) -> AbstractContextManager[Any]:
-    """Let OpenMP or BLAS run on one thread, so that sums have the same bits on every machine."""
+    """Limit OpenMP or BLAS to one thread, so sums are reproducible to the bit on every machine."""
     return _find_thread_pools().limit(limits=1, user_api=user_api)
 
 
 def find_cells(
     X: FloatArray, on: BoolArray, features: Any, weights: NDArray[np.uint8], n_clusters: int, algorithm: str, seed: int
 ) -> ClusterCells:
-    """Cluster weighted events in some features and count On and Off in each cluster."""
+    """Cluster weighted events in some features, and count On and Off in each cluster."""
     if algorithm == "auto":
         algorithm = "lloyd" if len(X) <= MAX_LLOYD_EVENTS else "mini_batch"
     in_bag = np.flatnonzero(weights)
@@ -86,7 +86,7 @@ def find_cells(
 def count_clusters(
     number: NDArray[Any], on: BoolArray, n_clusters: int, weight: FloatArray | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
-    """Return the On and Off events in each cluster, or their weights, and On fractions, without events that of all."""
+    """Return On and Off counts, or weights, of each cluster, and On fractions, for empty clusters that of all."""
     weight = np.ones(len(number)) if weight is None else weight
     n_on = np.bincount(number, weights=weight * on, minlength=n_clusters).astype(np.int64)
     n = np.bincount(number, weights=weight, minlength=n_clusters).astype(np.int64)
@@ -95,7 +95,7 @@ def count_clusters(
 
 @dataclass(frozen=True)
 class _ClusterState:
-    """What k-means has learnt: the clusters of all clusterings one after the other."""
+    """Fitted state of k-means: the clusters of all clusterings concatenated."""
 
     mean: Annotated[FloatArray, "features"]
     scale: Annotated[FloatArray, "features"]
@@ -108,29 +108,29 @@ class _ClusterState:
     values: Annotated[FloatArray, "clusters"]
 
     def check(self) -> None:
-        """Raise ValueError unless these are clusterings of features, each of which is there once."""
+        """Raise ValueError unless these are clusterings of existing, distinct features."""
         features, n_features = self.features, len(self.mean)
         ensure(((features >= 0) & (features < n_features)).all(), "it clusters a feature that does not exist")
-        # each once: events are copied with the features of a clustering
+        # distinct: events are copied with the features of a clustering
         ensure((np.diff(np.sort(features, axis=1), axis=1) > 0).all(), "it clusters a feature more than once")
         ensure(len(self.n_clusters) > 0 and (self.n_clusters > 0).all(), "it has no clusters")
 
 
 class _EnsembleState(NamedTuple):
-    """What an ensemble of clusterings has learnt."""
+    """Fitted state of an ensemble of clusterings."""
 
     clusters: Annotated[_ClusterState, ""]
     oob_significance: float
 
 
 class _BaseOnOffKMeans(BaseOnOffClassifier):
-    """Base of k-means classifiers: events in, scaled; scores and selection out."""
+    """Base of k-means classifiers: scaling, scores and selection."""
 
     _members: list[ClusterCells]
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Return how far the score lies above the threshold, positive where an event is selected; shape (n_events,)."""
-        # scores lie in [0, 1]; a threshold of -inf or +inf selects all or nothing from there as well
+        """Return the score minus the threshold, positive for selected events; shape (n_events,)."""
+        # scores are in [0, 1]; a threshold of -inf or +inf selects all or none from there as well
         return self._score(X) - np.clip(self.threshold_, -1.0, 1.0)
 
     def _get_state(self) -> _ClusterState:
@@ -144,17 +144,17 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
         self._mean, self._scale = state.mean, state.scale
         parts = (cut_array(getattr(state, name), state.n_clusters) for name in _JOINED)
         members = zip(state.features, *parts, strict=True)
-        # copies, so that linear algebra finds them in memory as it did before
+        # copies with the same memory layout as before, for linear algebra
         self._members = [ClusterCells(*(own.copy() for own in cells)) for cells in members]
 
     def _set_scale(self, X: NDArray[Any]) -> FloatArray:
-        """Find mean and scale of each feature; return scaled events."""
+        """Compute mean and scale of each feature; return scaled events."""
         if len(X) < self.n_clusters:
             given = f"n_samples={len(X)}, got {self.n_clusters}"
             raise ValueError(f"n_clusters must be at most the number of events, {given}")
         spread = X.std(axis=0, dtype=np.float64)
         self._mean = X.mean(axis=0, dtype=np.float64)
-        # a constant feature has a spread of a few last digits, which must not be blown up
+        # the spread of a constant feature is rounding, which must not be amplified
         constant = spread <= 10 * np.finfo(X.dtype).eps * np.abs(self._mean)
         self._scale = np.where(constant | (spread == 0), 1.0, spread)
         return self._scaled(X)
@@ -163,7 +163,7 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
         return np.ascontiguousarray((X - self._mean) / self._scale)
 
     def _plan(self) -> Any:
-        """Check the parameters that all have; return exposure ratio and seed."""
+        """Validate the common parameters; return exposure ratio and seed."""
         alpha = as_scalar_alpha(self.alpha)
         as_choice("algorithm", self.algorithm, ("auto", "lloyd", "mini_batch"))
         as_int("n_clusters", self.n_clusters, minimum=1)
@@ -179,20 +179,20 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
 
 @saveable
 class OnOffKMeansClassifier(_BaseOnOffKMeans):
-    """K-means clusters that are assigned to signal or background so that the significance is largest.
+    """K-means clusters, assigned to signal or background to maximise the significance.
 
-    Labels take no part in the clustering. The assignment (Eq. 5 of the paper) is the exact optimum; see `assign_cells`.
+    Labels do not enter the clustering. The assignment (Eq. 5 of the paper) is the exact optimum; see `assign_cells`.
 
     Parameters
     ----------
     n_clusters : int, default=48
         Number of clusters.
     alpha : float or None, default=None
-        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+        Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     algorithm : {"auto", "lloyd", "mini_batch"}, default="auto"
-        ``KMeans`` or ``MiniBatchKMeans`` of scikit-learn; ``"auto"`` takes mini-batches above 100,000 events.
+        ``KMeans`` or ``MiniBatchKMeans`` of scikit-learn; ``"auto"`` uses mini-batches above 100,000 events.
     random_state : int, RandomState instance or None, default=None
-        Seed of the first centres.
+        Seed of the initial centres.
 
     Attributes
     ----------
@@ -201,13 +201,13 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
     n_on_, n_off_ : ndarray of int64 of shape (n_clusters,)
         Training events in each cluster.
     assignment_ : ndarray of bool of shape (n_clusters,)
-        True for the clusters that are assigned to signal.
+        True for clusters assigned to signal.
     threshold_ : float
-        A cluster is assigned to signal when its On fraction exceeds it.
+        A cluster is assigned to signal if its On fraction exceeds the threshold.
     curve_ : ThresholdCurve
-        The training events at every cut of their cluster's On fraction.
+        Training events at every cut on their cluster's On fraction.
     calibration_ : SignalCalibration
-        The probability of signal as a function of the score, from On fractions without the event itself (five folds).
+        Signal probability as a function of the score, from On fractions without the event itself (five folds).
     classes_, n_features_in_, feature_names_in_
         As for `OnOffForestClassifier`.
 
@@ -243,7 +243,7 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         def score(train: BoolArray, held_out: BoolArray) -> FloatArray:
             return count_clusters(number[train], on[train], len(cells.centers))[2][number[held_out]]
 
-        # the clusters know no labels, so that only their On fractions are to be those of other events
+        # clusters do not depend on labels, so only their On fractions must be those of other events
         self.calibration_ = calibrate_out_of_fold(on, alpha, score)
         self.curve_ = compute_cell_curve(cells.fraction, cells.n_on, cells.n_off, alpha)
         self.threshold_ = self.curve_.best_threshold
@@ -269,20 +269,20 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
 
 @saveable
 class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
-    """Many k-means clusterings of bootstrapped events and random features, with an out-of-bag threshold.
+    """Ensemble of k-means clusterings of bootstrapped events and random features, with an out-of-bag threshold.
 
     Parameters
     ----------
     n_estimators : int, default=100
         Number of clusterings.
     n_clusters : int, default=256
-        Number of clusters of each. A bag with fewer events than that makes each of them a cluster.
+        Number of clusters of each clustering, limited by the number of events in its bag.
     alpha : float or None, default=None
-        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+        Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     max_features : int, float, "sqrt", "log2" or None, default=1/3
-        Features of a clustering, drawn anew for each; None is all of them.
+        Number of features of a clustering, drawn for each; None uses all.
     output : {"fraction", "assignment"}, default="fraction"
-        What a clustering gives: the On fraction of a cluster, or 0 and 1 by its assignment, as in the paper.
+        Output of a clustering: the On fraction of a cluster, or 0 and 1 by its assignment, as in the paper.
     algorithm : {"auto", "lloyd", "mini_batch"}, default="auto"
         As for `OnOffKMeansClassifier`.
     threshold, threshold_tolerance, n_threshold_bootstrap, n_jobs, random_state, verbose

@@ -1,21 +1,21 @@
-"""Model files: a fitted estimator in one safetensors file, which holds data only and is checked to the last bit.
+"""Model files: a fitted estimator in one safetensors file, which contains only data and is fully validated.
 
-What an estimator has learnt is a component: a dataclass or named tuple of arrays, numbers and further components.
-`to_state` walks its fields to write them, and `StoredState.take` to read and check them, by their types:
+The fitted state of an estimator is a component: a dataclass or named tuple of arrays, numbers and further components.
+`to_state` writes its fields, and `StoredState.take` reads and validates them, by their types:
 
-- an array, of the shape that ``Annotated`` gives: numbers, names of lengths (such as ``"nodes"``, which the arrays of a
+- an array, of the shape given by ``Annotated``: numbers, names of lengths (such as ``"nodes"``, which the arrays of a
   component share; ``"features"`` is known, and ``"trees+1"`` is one more), or any vector. An array of any dtype
-  (``NDArray[Any]``) holds counts: int64, or float64 where events have weights;
+  (``NDArray[Any]``) contains counts: int64, or float64 if events have weights;
 - a list of vectors: one array for all of them, and one for their lengths;
 - a dict of numbered arrays or components, and a component, whose prefix ``Annotated`` may give;
 - a number or text, in the header of the file; a float with a shape is an array. ``alpha`` is that of the header.
 
-A component with a method ``check`` raises ValueError there for what cannot be, such as what kernels use as an index.
+A method ``check`` of a component raises ValueError for invalid values, such as those that kernels use as an index.
 
 The arrays of a model are those of the file, together with ``sha256``. The only entry of its ``__metadata__``,
-``excess``, is a header in JSON (safetensors writes several entries in any order). The checksum covers the header and
-the name, type, shape and bytes of every array; where an array lies in the file, safetensors checks. Reading interprets
-numbers and text, never code: the class is one that was entered by `saveable`.
+``excess``, is a JSON header (safetensors writes several entries in any order). The checksum covers the header and
+the name, type, shape and bytes of every array; safetensors validates the positions of arrays in the file. Reading
+interprets numbers and text, never code: the class must be registered by `saveable`.
 """
 
 import hashlib
@@ -52,9 +52,9 @@ PathLike = str | os.PathLike[str]
 Estimator = TypeVar("Estimator", bound=type)
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # numbers and arrays, by name
 
-FORMAT_VERSION = 4  # of what a header and its arrays mean; to be raised when an older package would misread them
-SAVEABLE: dict[str, Any] = {}  # classes of estimators that a model file may hold, by name
-_FIELDS: dict[str, tuple[type, ...]] = {  # what a header holds besides its format version
+FORMAT_VERSION = 4  # of header and arrays; to be increased if an older package would misread them
+SAVEABLE: dict[str, Any] = {}  # estimator classes supported by model files, by name
+_FIELDS: dict[str, tuple[type, ...]] = {  # entries of a header besides its format version
     **dict.fromkeys(("class", "classes_dtype"), (str,)),
     **dict.fromkeys(("versions", "parameters", "attributes", "metadata"), (dict,)),
     "n_features": (int,),
@@ -63,19 +63,19 @@ _FIELDS: dict[str, tuple[type, ...]] = {  # what a header holds besides its form
     **dict.fromkeys(("alpha", "threshold"), (float, NoneType)),
 }
 _MAX_NESTING, _MOST_ARRAYS = 50, 1000
-_MAX_LENGTH = 1 << 24  # characters of a header: the names of some ten thousand files and groups of the training
-_DEEPEST = 4  # models that may be inside of each other: a hybrid may have hybrids as references, but not without end
-_REPLACEMENTS = {"random_state": "None", "threshold": "model.threshold_"}  # of parameters that a file cannot hold
+_MAX_LENGTH = 1 << 24  # maximum length of a header: the names of some ten thousand files and groups of the training
+_DEEPEST = 4  # maximum depth of nested models: hybrids may have hybrids as references
+_REPLACEMENTS = {"random_state": "None", "threshold": "model.threshold_"}  # of parameters that a file cannot store
 _KEY = "excess"
 _START = b'{"__metadata__":{"excess":"'
 _LENGTH_SIZE = 8
 _DTYPES = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F32", "F64"}
 _CLASS_DTYPES = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[48]|<U[1-9][0-9]{0,5}")
-_depth: ContextVar[int] = ContextVar("depth", default=0)  # of a model inside of others
+_depth: ContextVar[int] = ContextVar("depth", default=0)  # of a nested model
 
 
 class ModelFileError(ValueError):
-    """A model file that cannot be written, read or trusted; the message starts with its path.
+    """Error for a model file that cannot be written, read or validated; the message starts with its path.
 
     Examples
     --------
@@ -92,13 +92,13 @@ class ModelFileError(ValueError):
 
 
 def saveable(estimator: Estimator) -> Estimator:
-    """Enter a class of estimators, with ``_get_state`` and ``_set_state``, among those of model files."""
+    """Register an estimator class, with ``_get_state`` and ``_set_state``, for model files."""
     SAVEABLE[estimator.__name__] = estimator
     return estimator
 
 
 def ensure(holds: bool | np.bool_, otherwise: str) -> None:
-    """Raise ValueError with a sentence unless a condition is true."""
+    """Raise ValueError with a message unless a condition is true."""
     if not holds:
         raise ValueError(otherwise)
 
@@ -132,7 +132,7 @@ def _store(state: State, name: str, value: Any, marks: tuple[Any, ...]) -> None:
 
 
 class StoredState:
-    """The state in a file, handed out once and as what it is expected to be."""
+    """State in a file, whose entries are validated and taken once."""
 
     def __init__(self, numbers: dict[str, Any], arrays: dict[str, NDArray[Any]], n_features: int, alpha: Any) -> None:
         self._numbers, self._arrays = dict(numbers), dict(arrays)
@@ -143,9 +143,9 @@ class StoredState:
         return self._take_component(kind, prefix, {"features": self._n_features})
 
     def check_all_taken(self) -> None:
-        """Raise ValueError if something is left."""
+        """Raise ValueError if entries remain."""
         left = [*self._numbers, *self._arrays]
-        ensure(not left, f"nothing is known of {', '.join(left):.200}")
+        ensure(not left, f"unknown entries {', '.join(left):.200}")
 
     def _take_component(self, kind: Any, prefix: str, lengths: dict[str, int]) -> Any:
         fields = {}
@@ -193,7 +193,7 @@ class StoredState:
         known = array.dtype in (np.int64, np.float64) if dtype is Any else array.dtype == dtype
         ensure(fits and known, f"{name} is an array of {array.dtype} of shape {array.shape}")
         if dtype is Any:
-            ensure(((array >= 0) & (array < np.inf)).all(), f"{name} holds what is no count")
+            ensure(((array >= 0) & (array < np.inf)).all(), f"{name} contains invalid counts")
         return array
 
 
@@ -203,7 +203,7 @@ def _dtype(hint: Any) -> Any:
 
 
 def cut_array(array: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
-    """Cut an array into parts of these lengths, which must use it up."""
+    """Split an array into parts of these lengths, which must sum to its length."""
     ensure(((lengths >= 0) & (lengths <= len(array))).all(), "the parts of an array have no valid length")
     ends = np.cumsum(lengths, dtype=np.int64)
     ensure(int(ends[-1]) == len(array), "the parts of an array do not add up")
@@ -216,13 +216,13 @@ def cut_array(array: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[A
 def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = None) -> None:
     """Write a fitted estimator to a file, as its method ``save`` does."""
     if SAVEABLE.get(type(model).__name__) is not type(model):
-        known = f"a model file holds one of {', '.join(sorted(SAVEABLE))}, not {type(model).__name__}"
+        known = f"model files support {', '.join(sorted(SAVEABLE))}, not {type(model).__name__}"
         raise TypeError(f"{known}; use joblib for others, at your own risk: loading its files runs code from them")
     tuned = _is_tuned(type(model))
     check_is_fitted(model, "curve_" if tuned else None)
     dtype = model.classes_.dtype.newbyteorder("<").str
     if not _CLASS_DTYPES.fullmatch(dtype):
-        raise TypeError(f"classes of the dtype {dtype} cannot be saved; use whole numbers, bools or text")
+        raise TypeError(f"classes of the dtype {dtype} cannot be saved; use integers, bools or strings")
     numbers, arrays = to_state(model._get_state())
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in model._in_state}
     features = getattr(model, "feature_names_in_", None)
@@ -249,22 +249,22 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
 
 
 def load(path: PathLike) -> Any:
-    """Read a fitted estimator from a file that its method ``save`` has written.
+    """Read a fitted estimator from a file written by its method ``save``.
 
     Parameters
     ----------
     path : str or path-like
-        The file.
+        Path of the file.
 
     Returns
     -------
     estimator
-        Fitted, with the parameters that were saved, except ``n_jobs``, and without ``oob_decision_function_``.
+        Fitted estimator with the saved parameters, except ``n_jobs``, and without ``oob_decision_function_``.
 
     Raises
     ------
     ModelFileError
-        If it is not a model file, has another format, or a bit of it has changed. No code from the file is ever run.
+        If it is not a model file, has another format, or is corrupt. No code from the file is ever run.
 
     Examples
     --------
@@ -285,16 +285,16 @@ def load(path: PathLike) -> Any:
     header, arrays = _read(Path(path))
     name = header["class"]
     if name not in SAVEABLE:
-        problem = f"a model of the class {name!r:.40}, which excess {__version__} does not know"
-        raise ModelFileError(f"{path} holds {problem}, only {', '.join(sorted(SAVEABLE))}; upgrade excess")
+        problem = f"a model of class {name!r:.40}, unknown to excess {__version__}"
+        raise ModelFileError(f"{path} contains {problem}, only {', '.join(sorted(SAVEABLE))}; upgrade excess")
     try:
         return _restore(SAVEABLE[name], header, arrays)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise ModelFileError(f"{path} does not hold a valid {name}: {error}") from error
+        raise ModelFileError(f"{path} does not contain a valid {name}: {error}") from error
 
 
 def to_bytes(model: Any) -> NDArray[np.uint8]:
-    """Return a fitted estimator as the bytes of its model file, for a file that holds several."""
+    """Return a fitted estimator as the bytes of its model file, to embed it in another file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         save(model, path)
@@ -302,9 +302,9 @@ def to_bytes(model: Any) -> NDArray[np.uint8]:
 
 
 def from_bytes(content: NDArray[np.uint8]) -> Any:
-    """Return the fitted estimator of `to_bytes`; ModelFileError if there is none."""
+    """Return the fitted estimator of `to_bytes`; raise ModelFileError if invalid."""
     depth = _depth.get() + 1
-    ensure(depth < _DEEPEST, f"it has models inside of each other, more than {_DEEPEST} deep")
+    ensure(depth < _DEEPEST, f"its models are nested more than {_DEEPEST} deep")
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         path.write_bytes(content.tobytes())
@@ -314,12 +314,12 @@ def from_bytes(content: NDArray[np.uint8]) -> Any:
 
 
 def read_header(path: PathLike) -> dict[str, Any]:
-    """Return the header of a model file, a dict with the keys of ``save``; the whole file is checked, as by `load`."""
+    """Return the header of a model file, a dict with the keys of ``save``; the whole file is validated as by `load`."""
     return _read(Path(path))[0]
 
 
 def is_model_file(path: PathLike) -> bool:
-    """Return whether a file begins as a model file does; False as well if it cannot be read."""
+    """Return whether a file starts like a model file; False if it cannot be read."""
     try:
         return _read_start(Path(path))[_LENGTH_SIZE:] == _START
     except (OSError, ValueError):
@@ -327,15 +327,15 @@ def is_model_file(path: PathLike) -> bool:
 
 
 def _write(path: Path, text: str, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a file under a temporary name and rename it, so there is never a part of one."""
+    """Write a file under a temporary name and rename it, which is atomic."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
-        too_long = f"it has a header of {len(text):,} characters; {_MAX_LENGTH:,} are the most; give less metadata"
+        too_long = f"it has a header of {len(text):,} characters, above {_MAX_LENGTH:,}; reduce the metadata"
         ensure(len(text) <= _MAX_LENGTH, too_long)
-        target = path.resolve()  # a link stays a link: what it points to is replaced
+        target = path.resolve()  # a link is kept, and its target is replaced
         if target.exists() and not target.is_file():
             kind = "a folder" if target.is_dir() else "not a regular file"
-            raise ModelFileError(f"{path} is {kind}; give the name of a file")
+            raise ModelFileError(f"{path} is {kind}; pass the name of a file")
         with files.replacing(target) as temporary:
             save_file({**arrays, "sha256": _checksum(text, arrays)}, temporary, metadata={_KEY: text})
             with temporary.open("rb") as file:
@@ -347,19 +347,19 @@ def _write(path: Path, text: str, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of a file once all of it is checked."""
+    """Return the header and the arrays of a file after validation."""
     try:
         start, size = _read_start(path), path.stat().st_size
         if start[_LENGTH_SIZE:] != _START:
             what = "is not a model file of excess" if start else "is empty"
-            raise ModelFileError(f"{path} {what}; give a file that save has written")
-        # safetensors compares header and arrays with the size of the file before it reads them
+            raise ModelFileError(f"{path} {what}; pass a file written by save")
+        # safetensors compares header and arrays with the size of the file before reading
         _logger.debug("%s: reading the model", path)
         with safe_open(path, framework="np") as file:
             text = (file.metadata() or {}).get(_KEY, "")
             names = list(file.keys())
             if len(names) > _MOST_ARRAYS:
-                raise ModelFileError(f"{path} has {len(names):,} arrays; {_MOST_ARRAYS:,} are the most")
+                raise ModelFileError(f"{path} has {len(names):,} arrays, above the maximum of {_MOST_ARRAYS:,}")
             arrays = {name: _read_array(path, file, name, size) for name in names}
     except ModelFileError:
         raise
@@ -392,11 +392,11 @@ def _read_array(path: Path, file: Any, name: str, size: int) -> NDArray[Any]:
     entry = file.get_slice(name)
     dtype, shape = entry.get_dtype(), entry.get_shape()
     if dtype not in _DTYPES or len(shape) > 2 or any(length > size for length in shape):
-        raise ModelFileError(f"{path} has an array {name} of a wrong dtype or an impossible shape: {dtype}, {shape}")
-    # aligned and writable as any array, so that no kernel is compiled anew for it
+        raise ModelFileError(f"{path} has an array {name} with an invalid dtype or shape: {dtype}, {shape}")
+    # aligned and writable like any array, so no kernel is compiled again for it
     array = np.require(file.get_tensor(name), requirements=["ALIGNED", "WRITEABLE"])
     if dtype == "BOOL" and (array.view(np.uint8) > 1).any():
-        raise ModelFileError(f"{path} has an array {name} of wrong bools")
+        raise ModelFileError(f"{path} has an array {name} with invalid bools")
     return array
 
 
@@ -412,34 +412,34 @@ def _checksum(text: str, arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
 
 
 def _is_tuned(estimator: Any) -> bool:
-    """Return whether a class has a threshold that was tuned on On and Off events; others are made of their state."""
+    """Return whether a class has a threshold tuned on On and Off events; others are created from their state."""
     return not hasattr(estimator, "_from_state")
 
 
 def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
-    """Make the estimator that a file describes."""
+    """Create the estimator described by a file."""
     n_features, names, alpha = header["n_features"], header["feature_names"], header["alpha"]
     classes = _restore_classes(header["classes"], header["classes_dtype"])
-    if _is_tuned(estimator):  # files of older releases have none
+    if _is_tuned(estimator):  # not in files of older releases
         arrays.setdefault("sketch", NO_SKETCH)
     stored = StoredState(header["attributes"], arrays, n_features, alpha)
     kind = get_type_hints(estimator._get_state)["return"]
     if not _is_tuned(estimator):
-        ensure(not header["parameters"], "it has parameters that are not known")
+        ensure(not header["parameters"], "it has unknown parameters")
         model = estimator._from_state(stored.take(kind), names, classes)
         same = model.n_features_in_ == n_features and np.array_equal(model.classes_, classes)
         ensure(same, "its features or classes are not those of the model inside")
         stored.check_all_taken()
         return model
     unknown = set(header["parameters"]) - set(estimator._get_param_names())
-    ensure(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
-    # a parameter that an older release did not have yet takes its default; the file does not decide on threads
+    ensure(not unknown, f"its parameters {', '.join(sorted(unknown))} are unknown to this release; upgrade excess")
+    # parameters missing in an older release have defaults; the file does not define the number of threads
     model = estimator(**{name: value for name, value in header["parameters"].items() if name != "n_jobs"})
     ensure(n_features >= 1, f"n_features is {n_features}")
     model.n_features_in_, model.classes_ = n_features, classes
     if names is not None:
         known = len(names) == n_features and all(type(name) is str for name in names)
-        ensure(known, f"feature_names are not {n_features} texts")
+        ensure(known, f"feature_names are not {n_features} strings")
         model.feature_names_in_ = np.array(names, dtype=object)
     categories, has_categories = header.get("categories", {}), hasattr(model, "_categories")
     ensure(isinstance(categories, dict) and (has_categories or not categories), "its categories are not those of trees")
@@ -471,8 +471,8 @@ def _restore_classes(values: list[Any], dtype: str) -> NDArray[Any]:
 
 
 def _parse_header(text: str) -> dict[str, Any]:
-    """Return a header from its JSON; errors go on from the path."""
-    ensure(len(text) <= _MAX_LENGTH, f"has a header of {len(text):,} characters; {_MAX_LENGTH:,} are the most")
+    """Return a header from its JSON; error messages continue after the path."""
+    ensure(len(text) <= _MAX_LENGTH, f"has a header of {len(text):,} characters, above the maximum of {_MAX_LENGTH:,}")
     try:
         header = json.loads(text.encode("ascii"), parse_constant=lambda word: ensure(False, f"{word} is not JSON"))
     except (ValueError, RecursionError) as error:
@@ -490,23 +490,23 @@ def _parse_header(text: str) -> dict[str, Any]:
             header[name] = {key: _parse_number(value) for key, value in header[name].items()}
     header["threshold"] = _parse_number(header["threshold"])
     unknown = [name for name in header if name not in (*_FIELDS, "format_version", "categories")]
-    ensure(not unknown, f"has a header with {len(unknown):,} entries that are not known, such as {unknown[:1]!r:.40}")
+    ensure(not unknown, f"has a header with {len(unknown):,} unknown entries, such as {unknown[:1]!r:.40}")
     wrong = [name for name, types in _FIELDS.items() if type(header[name]) not in types]
-    ensure(not wrong, f"has a header with an impossible value of {', '.join(wrong)}")
+    ensure(not wrong, f"has a header with an invalid value of {', '.join(wrong)}")
     return header
 
 
 def _parse_number(value: Any) -> Any:
     if isinstance(value, dict):
         word = str(value.get("float"))
-        ensure(word in ("inf", "-inf", "nan"), "has an impossible number in its header")
+        ensure(word in ("inf", "-inf", "nan"), "has an invalid number in its header")
         return float(word)
     ensure(not isinstance(value, list), "has a list in its header where a number or text should be")
     return value
 
 
 def _as_scalar(value: Any) -> bool | int | float | str | None:
-    """Return a value as JSON knows it; TypeError if it is none of these."""
+    """Return a value as JSON; raise TypeError for other types."""
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "biufUO":
         value = float(value) if value.dtype.kind == "f" else value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -515,7 +515,7 @@ def _as_scalar(value: Any) -> bool | int | float | str | None:
 
 
 def _as_number(value: Any) -> Any:
-    """Return a scalar for the header; JSON has no words for infinity and NaN, so they are wrapped."""
+    """Return a scalar for the header; infinity and NaN, which JSON lacks, are wrapped."""
     value = _as_scalar(value)
     return {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -526,19 +526,19 @@ def _as_parameter(name: str, value: Any) -> Any:
         return _as_number(value)
     except TypeError as error:
         new = _REPLACEMENTS.get(name, "...")
-        problem = f"{name} is a {type(value).__name__}, which a model file cannot hold"
+        problem = f"{name} is a {type(value).__name__}, which a model file cannot store"
         raise TypeError(
-            f"{problem}; call model.set_params({name}={new}) first, which leaves the fit as it is"
+            f"{problem}; call model.set_params({name}={new}) first, which does not change the fit"
         ) from error
 
 
 def as_json(metadata: Any, where: str = "metadata", depth: int = 0) -> Any:
-    """Return metadata as JSON knows it; NumPy numbers and arrays become numbers and lists."""
+    """Return metadata as JSON; NumPy numbers and arrays become numbers and lists."""
     if depth > _MAX_NESTING:
         raise ValueError(f"metadata must be nested at most {_MAX_NESTING} deep")
     if isinstance(metadata, Mapping):
         if not all(isinstance(key, str) for key in metadata):
-            raise TypeError(f"{where} must have text as keys, got {list(metadata)!r:.60}")
+            raise TypeError(f"{where} must have string keys, got {list(metadata)!r:.60}")
         return {key: as_json(value, f"{where}[{key!r}]", depth + 1) for key, value in metadata.items()}
     if depth == 0:
         raise TypeError(f"metadata must be a mapping, got a {type(metadata).__name__}")
@@ -550,7 +550,7 @@ def as_json(metadata: Any, where: str = "metadata", depth: int = 0) -> Any:
         value = _as_scalar(metadata)
     except TypeError as error:
         kind = type(metadata).__name__
-        raise TypeError(f"{where} is a {kind}, which a model file cannot hold; give text or numbers") from error
+        raise TypeError(f"{where} is a {kind}, which a model file cannot store; use text or numbers") from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{where} is {value}, which JSON cannot hold; give None or text")
+        raise ValueError(f"{where} is {value}, which JSON cannot represent; use None or text")
     return value

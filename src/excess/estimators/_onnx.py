@@ -1,4 +1,4 @@
-"""ONNX: classifiers that were trained elsewhere, and fitted On/Off classifiers for other software."""
+"""ONNX: import of third-party classifiers, and export of fitted On/Off classifiers."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ from excess.estimators._tree import BaseOnOffTrees, ScoringTrees
 _logger = logging.getLogger("excess")
 
 MAX_SIZE = 2**31 - 1  # bytes; protobuf has no larger messages
-_MAX_PARTS = 1_000_000  # messages in a model; the nodes of a forest are numbers, and none of these
+_MAX_PARTS = 1_000_000  # maximum number of messages in a model; nodes of a forest are stored as numbers
 _KINDS = {1: "float32", 7: "int64", 8: "text", 9: "bool", 10: "float16", 11: "float64"}
 _CLASS_LABELS = ("classlabels_ints", "classlabels_int64s", "classlabels_strings")
-_DAMAGED = "is damaged, or no ONNX model"
-_N_BATCH = 65536  # events that are scored at once: with dictionaries as output, each takes some 300 bytes
-_TOLERANCE = 1e-3  # how far the probabilities of float32 sums may be from 0 to 1, and two of them from adding up to 1
-_NO_PROBABILITIES = "which are no probabilities; add a sigmoid or softmax, or give a hybrid the scores as a column"
-_IN_OTHER_FILES = "keeps values in other files, which are never opened; export it with save_as_external_data=False"
+_DAMAGED = "is damaged or not an ONNX model"
+_N_BATCH = 65536  # events scored at once: with dictionaries as output, each takes about 300 bytes
+_TOLERANCE = 1e-3  # tolerance of float32 probabilities beyond 0 and 1, and of the sum of two of them
+_NO_PROBABILITIES = "which are not probabilities; add a sigmoid or softmax, or use the scores as a reference column"
+_IN_OTHER_FILES = "stores values in other files, which are never opened; export it with save_as_external_data=False"
 
 
 class _Value(NamedTuple):
     """An input or an output of a model."""
 
     name: str
-    kind: str  # type of its elements, "maps" for a dictionary of probabilities per event, or "other"
-    shape: tuple[int | None, ...] | None  # as far as it is fixed
+    kind: str  # element type, "maps" for a dictionary of probabilities per event, or "other"
+    shape: tuple[int | None, ...] | None  # known dimensions
 
     @classmethod
     def of(cls, info: Any) -> _Value:
-        """Return what a ValueInfoProto describes."""
-        ensure(isinstance(info.name, str), _DAMAGED)  # protobuf gives text that is no UTF-8 as bytes
+        """Parse a ValueInfoProto."""
+        ensure(isinstance(info.name, str), _DAMAGED)  # protobuf returns invalid UTF-8 as bytes
         if info.type.WhichOneof("value") != "tensor_type":
             is_maps = info.type.sequence_type.elem_type.WhichOneof("value") == "map_type"
             return cls(info.name, "maps" if is_maps else "other", None)
@@ -72,10 +72,10 @@ class _Value(NamedTuple):
 
 
 def _parse(content: bytes) -> Any:
-    """Return the ModelProto of a file; the messages of ValueError go on from its name."""
-    ensure(len(content) > 0, "is empty; give an ONNX model")
+    """Return the ModelProto of a file; messages of ValueError continue after its name."""
+    ensure(len(content) > 0, "is empty; use an ONNX model")
     ensure(len(content) <= MAX_SIZE, f"has {len(content)} bytes; an ONNX model has {MAX_SIZE} at most")
-    ensure(content[4:8] != b"ORTM", "is in the format of onnxruntime, not in that of ONNX; give the .onnx file")
+    ensure(content[4:8] != b"ORTM", "is in the format of onnxruntime, not in that of ONNX; use the .onnx file")
     onnx = require("onnx", "reading an ONNX model", extra="onnx")
     protobuf = require("google.protobuf.message", "reading an ONNX model", extra="onnx")
     try:
@@ -88,7 +88,7 @@ def _parse(content: bytes) -> Any:
 
 
 def _check_tensors(model: Any) -> None:
-    """Raise ValueError for a tensor with values in another file, anywhere in a model, or for too many messages."""
+    """Raise ValueError for a tensor with external data, anywhere in a model, or for too many messages."""
     waiting, n_parts = [model], 0
     while waiting:
         message = waiting.pop()
@@ -98,13 +98,13 @@ def _check_tensors(model: Any) -> None:
             if field.message_type is not None:
                 parts = (value,) if hasattr(value, "ListFields") else value
                 n_parts += len(parts)
-                ensure(n_parts <= _MAX_PARTS, f"has too many parts to be read; {_MAX_PARTS:,} are the most")
+                ensure(n_parts <= _MAX_PARTS, f"has too many parts, above the maximum of {_MAX_PARTS:,}")
                 waiting.extend(parts)
 
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Put the name of a model in front of the messages of ValueError."""
+    """Prepend the name of a model to messages of ValueError."""
     try:
         yield
     except ValueError as error:
@@ -126,40 +126,40 @@ class _OnnxState(NamedTuple):
 
 @saveable
 class OnnxClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier from an ONNX file, such as one that was trained on simulations by others.
+    """Third-party classifier from an ONNX file, such as one trained on simulations.
 
-    It is fitted from the beginning and stays as it is: ``fit`` and `sklearn.base.clone` return the classifier itself.
-    A model file holds it as a reference of `OnOffHybridClassifier`.
+    It is already fitted: ``fit`` and `sklearn.base.clone` return the classifier itself. A model file can contain it as
+    a reference of `OnOffHybridClassifier`.
 
     Parameters
     ----------
     model : path or bytes
-        An ONNX model of two classes, in a single file. It takes features of float32 or float64, as one matrix or as
-        several inputs, and gives probabilities as skl2onnx does, or a column for each class or for the signal alone.
+        ONNX model of two classes, in a single file. Its input is float32 or float64 features, as one matrix or as
+        several inputs; its output probabilities as from skl2onnx, or a column for each class or for the signal only.
     feature_names : sequence of str or None, default=None
-        Names of the features, in the order of the model, by which tables are checked and a hybrid takes columns. By
-        default those that the file lists, as files of `export_onnx` do, or of the inputs, if each is one feature.
+        Names of the features, in the order of the model, used to check tables and to select columns in a hybrid. By
+        default those listed in the file, as by `export_onnx`, or of the inputs, if each is one feature.
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
-        The classes that the model names, in sorted order; 0 and 1 if it names none.
+        Classes named in the model, in sorted order; 0 and 1 if there are none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if they are known.
+        Names of the features, if known.
 
     Raises
     ------
     ModelFileError
-        If the file is no ONNX model, is damaged, keeps values in other files, or is no classifier of two classes.
+        If the file is not a valid ONNX model, uses external data, or is not a classifier of two classes.
 
     Notes
     -----
-    It needs ``pip install 'excess[onnx]'``. The larger class in sorted order is the signal. Predictions use one thread,
-    so they do not depend on the number of cores; most models compute with float32, so an event next to a cut may be on
-    its other side. Missing values are an error where a file has no rule for them. An ONNX model holds no code of
-    Python, and no library of operators is loaded for it, but onnxruntime may take any time and memory to apply it.
+    Requires ``pip install 'excess[onnx]'``. The larger class in sorted order is the signal. Predictions use one thread,
+    so they do not depend on the number of cores; most models use float32, so an event close to a cut may be on its
+    other side. Missing values are an error unless the model defines a rule for them. An ONNX model contains no Python
+    code, and no operator library is loaded, but applying it with onnxruntime may take any time and memory.
 
     Examples
     --------
@@ -179,10 +179,10 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         self._read()
 
     def _read(self) -> None:
-        """Read the file, its features and classes: there is nothing that ``fit`` could do later."""
+        """Read the file, its features and classes, since ``fit`` does nothing."""
         self._content = self.model if isinstance(self.model, bytes) else _read_file(self.model)
         self._session: Any = None
-        # a single text is one name, and not a name for each letter
+        # a single string is one name, not one name per letter
         given = [self.feature_names] if isinstance(self.feature_names, str) else self.feature_names
         names = None if given is None else list(given)
         with _named(self._name):
@@ -201,7 +201,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
             names = [value.name for value in self._inputs]
         if names is not None:
             known = len(names) == len(set(names)) == self.n_features_in_ and all(isinstance(own, str) for own in names)
-            wanted = f"{self.n_features_in_} different texts, the features of {self._name}"
+            wanted = f"{self.n_features_in_} different strings, the features of {self._name}"
             ensure(known, f"feature_names must be {wanted}; got {names!r:.200}")
             self.feature_names_in_ = np.array(names, dtype=object)
 
@@ -210,15 +210,15 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         return "the ONNX model" if isinstance(self.model, bytes) else os.fspath(self.model)
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
-        """Return the classifier as it is, because it was trained elsewhere; arguments are ignored."""
+        """Return the classifier unchanged; arguments are ignored."""
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probabilities of ``classes_``, of shape (n_events, 2); NaN needs a model with a rule for it."""
+        """Return the probabilities of ``classes_``, of shape (n_events, 2); NaN requires a model with a rule for it."""
         finite = "allow-nan" if self._takes_missing else True
         with prefix_errors(self._name):
             n_given, wanted = _num_features(X), ", ".join(getattr(self, "feature_names_in_", ()))
-            given = f"takes {self.n_features_in_} features, but X has {n_given}; give those that it was trained on"
+            given = f"requires {self.n_features_in_} features, but X has {n_given}; pass those of its training"
             ensure(n_given == self.n_features_in_, f"{given}, in their order{wanted and ': '}{wanted}")
             events = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=finite)
         session = self._open()
@@ -235,7 +235,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         save_model(self, path, metadata=metadata)
 
     def set_params(self, **params: Any) -> Self:
-        """Set ``model`` or ``feature_names``, and read the model anew."""
+        """Set ``model`` or ``feature_names``, and read the model again."""
         super().set_params(**params)
         if params:
             self.__dict__.pop("feature_names_in_", None)
@@ -243,7 +243,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def __sklearn_clone__(self) -> Self:
-        """Return the classifier itself, as frozen estimators of scikit-learn do."""
+        """Return the classifier itself, like frozen estimators of scikit-learn."""
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -251,14 +251,14 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         return True
 
     def __sklearn_tags__(self) -> Any:
-        """Declare a binary classifier, and whether it takes missing values."""
+        """Declare a binary classifier, and whether it supports missing values."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.input_tags.allow_nan = self._takes_missing
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: the model itself, also where it came from a file, but no open session."""
+        """Return the pickled state: the model itself, even from a file, without an open session."""
         return {**super().__getstate__(), "_session": None}
 
     def _get_state(self) -> _OnnxState:
@@ -269,7 +269,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         return cls(state.onnx.tobytes(), feature_names=feature_names)
 
     def _open(self) -> Any:
-        """Return the session of onnxruntime, which is opened once."""
+        """Return the session of onnxruntime, opened once."""
         if self._session is None:
             runtime = require("onnxruntime", "applying an ONNX model", extra="onnx")
             options = runtime.SessionOptions()
@@ -282,7 +282,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
             try:
                 _logger.debug("%s: opening the ONNX model", self._name)
                 self._session = runtime.InferenceSession(self._content, options, ["CPUExecutionProvider"])
-            except Exception as error:  # onnxruntime has many types, all of them direct heirs of Exception
+            except Exception as error:  # onnxruntime has many types, all derived directly from Exception
                 problem = f"cannot be opened by onnxruntime {runtime.__version__}: {first_line(error)}"
                 remedy = "if the model was exported by newer software, upgrade onnxruntime"
                 raise ModelFileError(f"{self._name} {problem}; {remedy}") from error
@@ -291,16 +291,16 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
     def _score(self, session: Any, X: NDArray[Any]) -> FloatArray:
         """Return the probabilities of the second class."""
         parts = zip(self._inputs, np.split(X, self._ends[:-1], axis=1), strict=True)
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and beyond any cut
+        with np.errstate(over="ignore"):  # values beyond float32 are infinite, and beyond any cut
             inputs = {value.name: np.ascontiguousarray(part, dtype=value.kind) for value, part in parts}
         try:
             (found,) = session.run([self._output.name], inputs)
         except Exception as error:
             raise ValueError(f"cannot be applied: {first_line(error)}") from error
-        if self._output.kind == "maps":  # a dictionary per event: columns in the order of the labels
+        if self._output.kind == "maps":  # one dictionary per event: columns in the order of the labels
             labels = self._labels.tolist()
             given = f"gives probabilities of {list(found[0])!r:.80}, not of {labels}"
-            ensure(set(found[0]) == set(labels), f"{given}; give a model of two classes")
+            ensure(set(found[0]) == set(labels), f"{given}; use a model of two classes")
             found = [[one[label] for label in labels] for one in found]
         score = np.asarray(found, dtype=np.float64)
         shape = f"gives {self._output.name!r} of shape {score.shape} for {len(X)} events"
@@ -318,7 +318,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
 def _read_file(path: Any) -> bytes:
     """Return the bytes of a file that may be an ONNX model."""
     if not isinstance(path, (str, os.PathLike)):
-        remedy = "give SerializeToString() of a ModelProto"
+        remedy = "use SerializeToString() of a ModelProto"
         raise TypeError(f"model must be the path of an ONNX file, or its bytes, got {type(path).__name__}; {remedy}")
     try:
         with _named(os.fspath(path)):
@@ -333,7 +333,7 @@ def _read_file(path: Any) -> bytes:
 
 def _find_widths(inputs: tuple[_Value, ...], names: list[str] | None) -> list[int]:
     """Return the number of features in each input."""
-    ensure(bool(inputs), "takes no input; give a classifier")
+    ensure(bool(inputs), "takes no input; use a classifier")
     widths = []
     for value in inputs:
         known = value.kind in ("float32", "float64") and value.shape is not None and len(value.shape) == 2
@@ -344,18 +344,18 @@ def _find_widths(inputs: tuple[_Value, ...], names: list[str] | None) -> list[in
         ensure(n_events is None, f"takes {n_events} events at a time; {advice}")
         if width is None and names is not None and len(inputs) == 1:
             width = len(names)
-        ensure(width is not None, f"does not declare how many features {value.name!r} has; give feature_names")
+        ensure(width is not None, f"does not declare how many features {value.name!r} has; specify feature_names")
         widths.append(int(width or 0))
     return widths
 
 
 def _names_in_file(model: Any, inputs: tuple[_Value, ...]) -> list[str] | None:
-    """Return the names of features that the metadata list, if they can be those of the only input."""
+    """Return the feature names in the metadata, if they are consistent with the only input."""
     try:
         names = json.loads(next(own.value for own in model.metadata_props if own.key == "feature_names"))
     except (ValueError, RecursionError, StopIteration):
         return None
-    # others may keep anything under that name
+    # third-party files may use that name for other content
     known = isinstance(names, list) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
     if not known or len(inputs) != 1 or inputs[0].shape is None:
         return None
@@ -363,7 +363,7 @@ def _names_in_file(model: Any, inputs: tuple[_Value, ...]) -> list[str] | None:
 
 
 def _handles_missing(node: Any) -> bool:
-    """Return whether a node has a rule for missing values: trees in which they go left somewhere, or an imputer."""
+    """Return whether a node has a rule for missing values: trees in which they go left, or an imputer."""
     if node.op_type in ("Imputer", "IsNaN"):
         return True
     return any(own.name == "nodes_missing_value_tracks_true" and any(own.ints) for own in node.attribute)
@@ -376,8 +376,8 @@ def _find_probabilities(outputs: list[_Value]) -> _Value:
     if len(found) > 1 and len(likely) == 1:
         found = likely
     given = ", ".join(map(str, outputs)) or "nothing"
-    ensure(bool(found), f"gives no probabilities, only {given}; export a classifier with probabilities")
-    several = f"gives several outputs, and none of them is known to hold the probabilities: {given}"
+    ensure(bool(found), f"returns no probabilities, only {given}; export a classifier with probabilities")
+    several = f"has several outputs, none of which is known to contain the probabilities: {given}"
     ensure(len(found) == 1, f"{several}; export it with one, as skl2onnx does with options={{'zipmap': False}}")
     return found[0]
 
@@ -391,14 +391,14 @@ def _find_classes(nodes: Any, output: _Value) -> NDArray[Any]:
     n_classes = len(labels) if len(labels) != 2 else (n_columns or 2)
     # 1 column: the probability of the second class
     advice = "train it to separate signal from background"
-    ensure(n_classes <= 2 and len(set(labels)) == 2, f"is no classifier of two classes, but of {n_classes}; {advice}")
+    ensure(n_classes <= 2 and len(set(labels)) == 2, f"is not a classifier of two classes but of {n_classes}; {advice}")
     return np.array(labels)
 
 
-_OPSET, _ML_OPSET, _IR_VERSION = 17, 3, 8  # of 2022, which present software reads; trees in float64 need the 3
+_OPSET, _ML_OPSET, _IR_VERSION = 17, 3, 8  # of 2022, supported by current software; trees in float64 require version 3
 _ML = "ai.onnx.ml"
 PRECISIONS = ("float64", "float32")
-_BITS_OF_FLOAT32 = 24  # whole numbers up to 2 to this power are exact in float32, and so are their sums
+_BITS_OF_FLOAT32 = 24  # integers up to 2 to this power, and their sums, are exact in float32
 _CAN_EXPORT = "trees, forests, k-means, boosted trees, and hybrids, bins and tuned thresholds of these"
 
 
@@ -411,7 +411,7 @@ class _Matrix(NamedTuple):
 
 
 class _Graph:
-    """A graph that grows node by node. Vectors are float64, with a value for each event."""
+    """A graph built node by node. Vectors are float64, with one value per event."""
 
     def __init__(self) -> None:
         self._onnx = require("onnx", "exporting a model to ONNX", extra="onnx")
@@ -423,7 +423,7 @@ class _Graph:
         return int(self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def add(self, operator: str, *inputs: Any, domain: str = "", **attributes: Any) -> str:
-        """Add a node and return the name of its result; inputs are names, or numbers and arrays, for constants."""
+        """Add a node and return the name of its result; inputs are names, or constant numbers and arrays."""
         names = [own if isinstance(own, str) else self.constant(own) for own in inputs]
         name = f"{operator.lower()}_{len(self._nodes)}"
         make = self._onnx.helper.make_node
@@ -431,7 +431,7 @@ class _Graph:
         return name
 
     def constant(self, values: Any) -> str:
-        """Return the name of a constant; equal ones are stored once."""
+        """Return the name of a constant; equal constants are stored once."""
         array = np.asarray(values)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
@@ -440,7 +440,7 @@ class _Graph:
         return str(self._constants[key].name)
 
     def output(self, name: str, value: str, dtype: Any, description: str) -> None:
-        """Declare an output with a value for each event."""
+        """Declare an output with one value per event."""
         helper, kind = self._onnx.helper, self._kind(dtype)
         self._nodes.append(helper.make_node("Cast", [value], [name], name=name, to=kind))
         self._outputs.append(helper.make_tensor_value_info(name, kind, ["n_events"], doc_string=description))
@@ -479,11 +479,11 @@ class _Graph:
         return vectors[0] if len(vectors) == 1 else self.add("Sum", *vectors)
 
     def trees(self, trees: ScoringTrees, weights: FloatArray, events: _Matrix) -> str:
-        """Add trees, and return the sums over them of the weights of an event's leaves, a column each, in float32."""
+        """Add trees, and return the sums over trees of the leaf weights of an event, one column each, in float32."""
         nodes = _tree_nodes(trees, events.dtype)
         own, n_targets = np.flatnonzero(trees.leaves), weights.shape[1]
         numbers = {"nodes_values": nodes.pop("nodes_values"), "target_weights": weights[own].reshape(-1)}
-        # floats as attributes are float32; for float64 there are tensors in their place
+        # float attributes are float32; float64 values are tensors instead
         attributes = {name: values.astype(np.float32).tolist() for name, values in numbers.items()}
         if events.dtype == np.float64:
             to_tensor = self._onnx.numpy_helper.from_array
@@ -506,13 +506,13 @@ class _Graph:
         return self.add("Add", self.add("Mul", slope, distance), start)
 
     def _segment(self, value: str, x: FloatArray) -> str:
-        """Return the number of the element of x above each value, at least 1 and at most the last one."""
+        """Return the index of the element of x above each value, at least 1 and at most the last one."""
         width = 1 << len(x).bit_length()
         padded, position = self.constant(np.append(x, np.full(width - len(x), np.inf))), ""
         nothing = self.constant(np.int64(0))
         step = width // 2
         while step > 0:
-            # how many elements are below: the next so many are, if the last of them is
+            # number of elements below: the next block is, if its last element is
             last = np.int64(step - 1)
             border = self.add("Gather", padded, self.add("Add", position, last) if position else last)
             moved = self.add("Where", self.add("Less", border, value), np.int64(step), nothing)
@@ -521,7 +521,7 @@ class _Graph:
         return self.add("Max", self.add("Min", position, np.int64(len(x) - 1)), np.int64(1))
 
     def build(self, events: _Matrix, metadata: Mapping[str, str]) -> bytes:
-        """Return the bytes of the model, the same for the same nodes."""
+        """Return the bytes of the model, reproducible for the same nodes."""
         helper = self._onnx.helper
         described = "One row per event; the metadata feature_names lists the columns."
         shape = ["n_events", events.n_columns]
@@ -543,21 +543,21 @@ def export_onnx(
     precision: str = "float64",
     metadata: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Export a fitted On/Off classifier to ONNX, so that it can be applied without this package, or without Python.
+    """Export a fitted On/Off classifier to ONNX, to apply it without this package or without Python.
 
-    The model takes a matrix, ``features``, and gives ``score``, ``signal_probability``, as `predict_signal_proba`, and
-    ``selected``, whether the score exceeds the threshold.
+    The input of the model is a matrix, ``features``; its outputs are ``score``, ``signal_probability``, as
+    `predict_signal_proba`, and ``selected``, whether the score exceeds the threshold.
 
     Parameters
     ----------
     model : On/Off classifier
-        Fitted: a tree, a forest, k-means, or a hybrid, bins or a tuned threshold of these.
+        Fitted tree, forest or k-means, or a hybrid, bins or a tuned threshold of these.
     path : path-like or None, default=None
-        File to write, whole or not at all; one that exists is replaced.
+        File to write atomically; an existing file is replaced.
     feature_names : sequence of str or None, default=None
-        Names of the features, for the metadata; by default those that the model was fitted with.
+        Names of the features, for the metadata; by default those of ``fit``.
     precision : {"float64", "float32"}, default="float64"
-        Type of features and results. For ``"float32"``, cuts are rounded so that float32 events go the same way.
+        Type of features and results. For ``"float32"``, cuts are rounded such that float32 events pass the same cuts.
     metadata : mapping of str to str or None, default=None
         Further metadata of the file.
 
@@ -568,8 +568,8 @@ def export_onnx(
 
     Notes
     -----
-    It needs ``pip install 'excess[onnx]'``. The metadata have ``feature_names``, if they are known, ``threshold``,
-    ``alpha`` and ``classes``. All arithmetic is in float64. Trees treat NaN as the model does; k-means has no rule.
+    Requires ``pip install 'excess[onnx]'``. The metadata contain ``feature_names``, if known, ``threshold``, ``alpha``
+    and ``classes``. All arithmetic is in float64. Trees treat NaN as the model does; k-means does not support it.
 
     Examples
     --------
@@ -594,7 +594,7 @@ def export_onnx(
     events = _Matrix("features", dtype, n_features)
     score, probability = _add_results(model, graph, events)
     selected = graph.add("Greater", score, float(model.threshold_))
-    graph.output("score", score, dtype, "Estimated probability that an event is On; the threshold cuts it.")
+    graph.output("score", score, dtype, "Estimated probability that an event is On; the threshold applies to it.")
     meaning = "Probability that an event of the On and Off regions is signal."
     graph.output("signal_probability", probability, dtype, meaning)
     graph.output("selected", selected, np.bool_, "Whether the score exceeds the threshold.")
@@ -621,18 +621,18 @@ def export_onnx(
 
 
 def _add_results(model: Any, graph: _Graph, events: _Matrix) -> tuple[str, str]:
-    """Add the nodes of a model, and return the names of scores and of probabilities of signal."""
+    """Add the nodes of a model, and return the names of scores and of signal probabilities."""
     if not isinstance(model, OnOffBinnedClassifier):
         score = add_score(model, graph, events)
         return score, _add_signal_probability(graph, model.calibration_, score)
-    # scores that are moved to the threshold of each bin, and probabilities by the calibration of each
+    # scores shifted to the threshold of each bin, and probabilities by the calibration of each
     column = model._column_in_training()
     value = graph.column(events, column)
     kept = [number for number in range(events.n_columns) if model.passthrough or number != column]
     raw = add_score(model.estimator_, graph, graph.select(events, kept))
     results: list[str] = []
     for edge, tuned, calibration in zip((-np.inf, *model.edges), model.bins_, model.calibrations_, strict=True):
-        # where nothing was learned, no event is signal
+        # if no signal was learned, no event is signal
         has_signal = calibration.strength > 0
         probability = _add_signal_probability(graph, calibration, raw) if has_signal else graph.scale(raw, 0.0, 0.0)
         of_bin = [_add_moved(graph, raw, tuned.threshold), probability]
@@ -645,7 +645,7 @@ def _add_results(model: Any, graph: _Graph, events: _Matrix) -> tuple[str, str]:
 
 
 def _add_moved(graph: _Graph, score: str, threshold: float) -> str:
-    """Return scores with a threshold at 0.5, as `OnOffBinnedClassifier` moves them."""
+    """Return scores with a threshold at 0.5, as shifted by `OnOffBinnedClassifier`."""
     end = score_end(threshold)
     lower = graph.scale(score, CUT / end if end > 0 else 0.0, 0.0)
     slope = (1 - CUT) / (1 - end) if end < 1 else 0.0
@@ -656,7 +656,7 @@ def _add_moved(graph: _Graph, score: str, threshold: float) -> str:
 
 
 def _add_signal_probability(graph: _Graph, calibration: SignalCalibration, score: str) -> str:
-    """Return the probability of signal, as `SignalCalibration.signal_probability` computes it."""
+    """Return the signal probability, as computed by `SignalCalibration.signal_probability`."""
     on_probability = graph.interpolate(score, calibration.score, calibration.on_probability)
     odds = graph.add("Div", on_probability, graph.add("Sub", 1.0, on_probability))
     excess = graph.add("Max", graph.add("Sub", odds, float(calibration.alpha)), 0.0)
@@ -689,8 +689,8 @@ def _(model: Any, graph: _Graph, events: _Matrix) -> str:
 def _add_mean(trees: ScoringTrees, graph: _Graph, events: _Matrix) -> str:
     """Return the mean over trees of the value of an event's leaf."""
     n_trees = len(trees.flat.depths)
-    # onnxruntime gives sums over trees as float32. The values are cut into a part whose sums float32 holds exactly, and
-    # a small rest, whose rounding error is some 1e-12 for values up to 1.
+    # onnxruntime returns sums over trees as float32. The values are split into a part with exact sums in float32, and a
+    # small remainder with a rounding error of about 1e-12 for values up to 1.
     exponent = math.ceil(math.log2(max(1.0, float(abs(trees.values).max()))))
     grid = 2.0 ** (_BITS_OF_FLOAT32 - int(n_trees).bit_length() - exponent)
     coarse = np.rint(trees.values * grid)
@@ -700,17 +700,17 @@ def _add_mean(trees: ScoringTrees, graph: _Graph, events: _Matrix) -> str:
 
 
 def _tree_nodes(trees: ScoringTrees, dtype: Any) -> dict[str, NDArray[Any]]:
-    """Return the nodes of all trees as attributes: an event goes left where its feature is at most the value."""
+    """Return the nodes of all trees as attributes: an event goes left if its feature is at most the value."""
     nodes, roots, _ = trees.flat
     sizes, leaves = np.diff(roots), trees.leaves
     feature, shift, limit, left = (column.astype(np.int64) for column in nodes.T)
-    # codes start at 1, so that with missing values on the left (shift 0) a limit of k means k bins
+    # codes start at 1, so with missing values on the left (shift 0) a limit of k means k bins
     n_bins_left = np.where(shift == 0, limit, limit + 1)
     values = np.full(len(nodes), np.inf)  # missing values right, all others left
     for number, edges in enumerate(trees.edges):
         own = (feature == number) & (n_bins_left <= len(edges))
         values[own] = np.append(edges, -np.inf)[n_bins_left[own] - 1]  # 0 bins: missing values left, all others right
-    # the largest numbers of the type that are not above the values: x <= both means the same for such x
+    # the largest numbers of the type that are not above the values: x <= both is equivalent for such x
     with np.errstate(over="ignore"):
         nearest = values.astype(dtype)
     values = np.where(nearest > values, np.nextafter(nearest, dtype(-np.inf)), nearest)
@@ -723,7 +723,7 @@ def _tree_nodes(trees: ScoringTrees, dtype: Any) -> dict[str, NDArray[Any]]:
         "nodes_modes": np.where(leaves, "LEAF", "BRANCH_LEQ"),
         "nodes_truenodeids": np.where(leaves, 0, left - first),
         "nodes_falsenodeids": np.where(leaves, 0, left + 1 - first),
-        # leaves have no way to choose, but declare that there is a rule for missing values
+        # leaves have no split, but declare a rule for missing values
         "nodes_missing_value_tracks_true": (leaves | (shift == 0)).astype(int),
     }
 
@@ -736,7 +736,7 @@ def _(model: Any, graph: _Graph, events: _Matrix) -> str:
     values = []
     for cells in model._members:
         own = graph.add("Gather", scaled, cells.features, axis=1)
-        # |x - c|^2 without |x|^2, which all centres have in common
+        # |x - c|^2 without |x|^2, which is common to all centres
         products = graph.add("MatMul", own, np.ascontiguousarray(-2 * cells.centers.T))
         distances = graph.add("Add", products, (cells.centers**2).sum(axis=1))
         values.append(graph.add("Gather", cells.values, graph.add("ArgMin", distances, axis=1, keepdims=0)))
@@ -745,20 +745,20 @@ def _(model: Any, graph: _Graph, events: _Matrix) -> str:
 
 @add_score.register
 def _(model: OnOffBinnedClassifier, graph: _Graph, events: _Matrix) -> str:
-    """Return the moved scores."""
+    """Return the shifted scores."""
     return _add_results(model, graph, events)[0]
 
 
 @add_score.register(SignificanceThresholdClassifier)
 @add_score.register(FrozenEstimator)
 def _(model: Any, graph: _Graph, events: _Matrix) -> str:
-    """Return the score of the classifier inside."""
+    """Return the score of the inner classifier."""
     return add_score(model.estimator if isinstance(model, FrozenEstimator) else model.estimator_, graph, events)
 
 
 @add_score.register
 def _(model: OnOffHybridClassifier, graph: _Graph, events: _Matrix) -> str:
-    """Return the mean over the members' probabilities of On, by their trust."""
+    """Return the weighted mean of the members' probabilities of On."""
     names = getattr(model, "feature_names_in_", None)
     columns, kept = model._find_columns(names, events.n_columns)
     features = graph.select(events, kept)

@@ -1,9 +1,9 @@
 """A random forest on On and Off events, with a threshold tuned on its out-of-bag scores.
 
 It averages over configurations of trees, its members. A small forest of every member is grown first, on a sample of the
-events. Its out-of-bag likelihood gives the number of trees that the member gets, and the uninformative features that
-are left out: these are eliminated step by step, by what they contribute to the likelihood, and the best set of features
-on that path is kept. ``configuration_`` is this choice as text, with which other forests grow their trees at once.
+events. Its out-of-bag likelihood determines the number of trees of the member, and the uninformative features to
+exclude: these are eliminated step by step, by their contribution to the likelihood, and the best set of features on
+that path is used. ``configuration_`` is this choice as text, with which other forests are grown directly.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ N_SCANNED, _N_CELLS = 8, 16  # features that are left by a scan of pairs, where 
 _MOST_SCANNED = 64  # features whose pairs are scanned
 _LARGEST_LOSS, _PATIENCE = 20.0, 2  # in log-likelihood, and steps without a gain, after which the elimination ends
 
-LabelCounts = NDArray[Any]  # Off and On in each cell of scores: (..., 2, N_CELLS); floats where events have weights
+LabelCounts = NDArray[Any]  # Off and On in each cell of scores: (..., 2, N_CELLS); floats if events have weights
 
 
 class Member(NamedTuple):
@@ -73,17 +73,17 @@ MEMBERS = (
     Member("best", 10, 0.5),
     Member("random", 5, None),
 )
-"""What ``min_samples_leaf="auto"`` averages over; the largest leaves of a splitter and of features come first."""
+"""Configurations averaged by ``min_samples_leaf="auto"``; the largest leaves of a splitter and of features first."""
 
 
 class TreeGrower(Protocol):
-    """Grows trees on events, wherever these are."""
+    """Grower of trees, for events in any location."""
 
     n_events: int
     n_features: int
 
     def sample(self, n_events: int) -> GrowerInMemory:
-        """Return a grower on at most so many events, chosen by hashes of their row numbers."""
+        """Return a grower on at most this many events, selected by hashes of their row numbers."""
 
     def grow(self, trees: Sequence[TreeSettings], settings: GrowthSettings, tick: Tick | None) -> list[Any]:
         """Return the nodes of each tree."""
@@ -97,23 +97,23 @@ class MemberShare(NamedTuple):
 
     splitter: str
     min_samples_leaf: int
-    max_features: int  # features that a node looks at
-    log_likelihood: float  # of its first small forest; NaN where there is none
+    max_features: int  # features considered by a node
+    log_likelihood: float  # of its first small forest; NaN if there is none
     n_trees: int
 
 
 @dataclass(frozen=True)
 class GrownForest:
-    """All trees of a forest, and how they came about."""
+    """All trees of a forest, and their configuration."""
 
     trees: GrownTrees
     keys: NDArray[np.uint64]  # of each tree
     members: tuple[MemberShare, ...]
-    used: NDArray[np.int64]  # features that nodes could look at
+    used: NDArray[np.int64]  # features available to nodes
 
 
 class Configuration(NamedTuple):
-    """Members with their numbers of trees, and the features that they use."""
+    """Members with their numbers of trees, and their features."""
 
     members: tuple[Member, ...]
     n_trees: tuple[int, ...]
@@ -121,7 +121,7 @@ class Configuration(NamedTuple):
 
     @classmethod
     def of_text(cls, text: Any) -> Configuration:
-        """Read the text of a ``configuration_``; ValueError names the parameter."""
+        """Parse the text of a ``configuration_``; ValueError names the parameter."""
         try:
             found = json.loads(text)
             members = tuple(
@@ -133,37 +133,37 @@ class Configuration(NamedTuple):
             n_trees = tuple(as_int("trees", own[3], minimum=1) for own in found["trees"])
             features = tuple(as_int("feature", number, minimum=0) for number in found["features"])
             if not members or not features or list(features) != sorted(set(features)):
-                raise ValueError("no trees, or features that do not ascend")
+                raise ValueError("no trees, or features that are not ascending")
         except (TypeError, ValueError, LookupError) as error:
             wanted = "the configuration_ of a fitted forest"
             raise ValueError(f"configuration must be {wanted}, got {text!r:.80} ({error})") from error
         return cls(members, n_trees, features)
 
     def text(self) -> str:
-        """Return the text that `of_text` reads."""
+        """Return the text parsed by `of_text`."""
         trees = [[*member, n] for member, n in zip(self.members, self.n_trees, strict=True)]
         return json.dumps({"trees": trees, "features": self.features})
 
     def used(self, n_features: int) -> NDArray[np.int64]:
-        """Return the features, of so many."""
+        """Return the feature mask for this number of features."""
         if self.features[-1] >= n_features or max(own.max_features for own in self.members) > len(self.features):
             raise ValueError(f"configuration is for more features than the {n_features} of X")
         return np.array(self.features)
 
 
 class _Assessed(NamedTuple):
-    """Features, and what the trees of some members on them have found."""
+    """A set of features, and the results of the trees of some members on it."""
 
     used: NDArray[np.int64]
     forest: BaggedTrees
     log_likelihood: float
-    gain: float  # in log-likelihood, compared with one probability for all events
+    gain: float  # in log-likelihood, relative to a constant probability
     n_trees: int  # of each member
     grown: dict[int, list[Any]]  # the first trees of each
 
 
 class _Choice(NamedTuple):
-    """Features, the number of trees of each member, likelihoods of those that were tried, and trees to keep."""
+    """Features, number of trees of each member, log-likelihoods of the members tried, and trees to keep."""
 
     used: NDArray[np.int64]
     n_trees: list[int]
@@ -173,18 +173,18 @@ class _Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class ForestPlan:
-    """What the parameters of a forest mean for its growth, wherever its events are."""
+    """Growth settings of a forest from its parameters, for events in any location."""
 
     alpha: float
     members: tuple[Member, ...]
-    criteria: Sequence[int]  # of the trees of a member, in turn
+    criteria: Sequence[int]  # of the trees of a member, alternating
     n_trees: int
     max_depth: int | None
-    screens: bool  # whether uninformative features are left out
+    screens: bool  # whether uninformative features are excluded
     rule: OutOfBagRule  # how the threshold is tuned
-    seed: int  # of everything random
+    seed: int  # random seed
     verbose: bool
-    given: Configuration | None = None  # a choice that was made before
+    given: Configuration | None = None  # a previous choice
 
     def grow(self, grower: TreeGrower) -> GrownForest:
         """Grow the forest; the progress bar counts trees, but for those of forests on fewer features."""
@@ -199,7 +199,7 @@ class ForestPlan:
             elif chooses:
                 choice = self._choose(grower, tick)
             used, counts, likelihood, grown = choice
-            # the trees that were not grown for the choice, all of them together
+            # grow all trees that were not grown for the choice together
             wanted = [self._trees(number, n, grower, used) for number, n in enumerate(counts)]
             more = [tree for number, trees in enumerate(wanted) for tree in trees[len(grown.get(number, [])) :]]
             tick(self.n_trees - len(more))
@@ -216,12 +216,12 @@ class ForestPlan:
         return GrownForest(grower.assemble(tables), _keys([tree for trees in wanted for tree in trees]), members, used)
 
     def _bag_size(self, n_events: int) -> float:
-        """Return the events in the bag of a tree, by their bootstrap weights."""
+        """Return the number of events in the bag of a tree, by their bootstrap weights."""
         thins = self.given is not None or len(self.members) > 1
         return math.sqrt(BAG_EVENTS * n_events) if thins and n_events > BAG_EVENTS else n_events
 
     def _settings(self, used: NDArray[np.int64], share: float = 1.0) -> GrowthSettings:
-        """Return what shapes all trees besides the events; ``share`` of the events are in a bag."""
+        """Return the settings of all trees; a ``share`` of the events are in a bag."""
         max_depth = None if self.max_depth is None else min(self.max_depth, 2**31 - 1)
         return GrowthSettings(max_depth, self.alpha, used, limit=bag_limit(share))
 
@@ -234,7 +234,7 @@ class ForestPlan:
 
     @property
     def _assessors(self) -> list[int]:
-        """Members that assess features: of each splitter that of the largest leaves and most features per node."""
+        """Members that assess features: for each splitter that with the largest leaves and most features per node."""
         found: dict[str, int] = {}
         for number, member in enumerate(self.members):
             if member.min_samples_leaf == max(own.min_samples_leaf for own in self.members):
@@ -253,9 +253,9 @@ class ForestPlan:
         likelihood = self._try_members(sample, used, sizes, grown, tick)
         tried = np.array([likelihood.get(number, -np.inf) for number in range(len(self.members))])
         weights = np.exp((tried - tried.max()) / _TEMPERATURE)
-        # trees on large bags scatter less
+        # trees on large bags have a smaller variance
         enough = max(_FEWEST_TREES, math.ceil(self.n_trees * math.sqrt(CHOICE_EVENTS / grower.n_events)))
-        whole = sample.n_events == grower.n_events  # then these trees are part of the forest
+        whole = sample.n_events == grower.n_events  # these trees are then part of the forest
         return _Choice(used, share_trees(weights, min(enough, self.n_trees)), likelihood, grown if whole else {})
 
     def _try_members(
@@ -296,11 +296,11 @@ class ForestPlan:
         return likelihood
 
     def _screen(self, grower: TreeGrower, tick: Tick) -> tuple[GrowerInMemory, _Assessed]:
-        """Return the sample for the choice, and the best set of features that was found on it."""
+        """Return the sample for the choice, and the best set of features found on it."""
         sample = grower.sample(CHOICE_EVENTS)
         first, patience = self._assess(sample, np.arange(grower.n_features), self._n_assess, tick), _PATIENCE
-        if first.gain < _WEAK_GAIN and grower.n_events > CHOICE_EVENTS:  # a weak signal takes more events to be seen
-            enough = math.ceil(CHOICE_EVENTS * _WEAK_GAIN / max(first.gain, 1.0))  # because the gain grows with them
+        if first.gain < _WEAK_GAIN and grower.n_events > CHOICE_EVENTS:  # a weak signal requires more events
+            enough = math.ceil(CHOICE_EVENTS * _WEAK_GAIN / max(first.gain, 1.0))  # the gain increases with them
             sample = grower.sample(min(enough, WEAK_CHOICE_EVENTS))
             first = self._assess(sample, first.used, self._n_assess, None)
         best = last = first
@@ -319,12 +319,12 @@ class ForestPlan:
         return sample, best
 
     def _rank(self, sample: GrowerInMemory, found: _Assessed) -> NDArray[np.int64]:
-        """Return features by what the likelihood loses without them, the least useful one first."""
+        """Sort features by the loss of likelihood without them, the least useful one first."""
         likelihood = np.array(self._log_likelihoods(sample.count_without(found.forest, found.used)))
         return found.used[np.argsort(-likelihood, kind="stable")]
 
     def _assess(self, sample: GrowerInMemory, used: NDArray[np.int64], n: int, tick: Tick | None) -> _Assessed:
-        """Grow trees on some features, and compute the likelihood of the labels out of their bags."""
+        """Grow trees on some features, and compute the out-of-bag likelihood of the labels."""
         numbers = self._assessors
         trees = [tree for number in numbers for tree in self._trees(number, n, sample, used)]
         tables = sample.grow(trees, self._settings(used), tick)
@@ -335,19 +335,19 @@ class ForestPlan:
         return _Assessed(used, forest, likelihood, likelihood - _constant_likelihood(counts[0]), n, first)
 
     def _log_likelihoods(self, counts: LabelCounts) -> list[float]:
-        """Return the log-likelihoods of labels under calibrated scores, which were counted for each of some forests."""
+        """Return the log-likelihoods of labels given calibrated scores, counted for each of some forests."""
         return [calibrated_log_likelihood(own, self.alpha) for own in counts]
 
     def _trees(self, number: int, n: int, grower: TreeGrower, used: NDArray[np.int64]) -> list[TreeSettings]:
-        """Return what shapes the first ``n`` trees of a member."""
+        """Return the settings of the first ``n`` trees of a member."""
         member = self.members[number]
         fixed = SPLITTERS[member.splitter], *self._sizes(member, grower, used)
-        # trees are numbered in turn, so that no two members have a key in common, and a single one counts from 0
+        # members take turns in the numbering of trees, so their keys are distinct, and a single one counts from 0
         keys = tree_keys(self.seed, n, first=number, step=len(self.members))
         return [TreeSettings(key, self.criteria[i % len(self.criteria)], *fixed) for i, key in enumerate(keys)]
 
     def _sizes(self, member: Member, grower: TreeGrower, used: NDArray[np.int64]) -> tuple[int, int]:
-        """Return the leaf size of a member, and how many features its nodes look at."""
+        """Return the leaf size of a member, and the number of features considered by its nodes."""
         size = min(member.min_samples_leaf, grower.n_events)
         if len(self.members) > 1 or self.given is not None:
             size = max(size, math.ceil(self._bag_size(grower.n_events) / MAX_LEAVES))
@@ -355,7 +355,7 @@ class ForestPlan:
 
 
 def choose_members(splitter: str, min_samples_leaf: int | str, max_features: Any) -> tuple[Member, ...]:
-    """Return the members that the parameters of a forest leave open."""
+    """Return the members allowed by the parameters of a forest."""
     if not isinstance(min_samples_leaf, str):
         chosen = "sqrt" if is_auto(max_features) else max_features
         return (Member("best" if is_auto(splitter) else splitter, min_samples_leaf, chosen),)
@@ -366,12 +366,12 @@ def choose_members(splitter: str, min_samples_leaf: int | str, max_features: Any
 
 
 def is_auto(parameter: Any) -> bool:
-    """Return whether a parameter is left to the forest."""
+    """Return whether a parameter is ``"auto"``."""
     return isinstance(parameter, str) and parameter == "auto"
 
 
 def label_units(weights: NDArray[np.float64] | None) -> NDArray[np.int64] | None:
-    """Return weights of events in whole steps, so that sums do not depend on their order; None without weights."""
+    """Return weights of events in integer steps, so sums do not depend on their order; None without weights."""
     return None if weights is None else np.rint(weights * _STEPS).astype(np.int64)
 
 
@@ -389,7 +389,7 @@ def share_trees(weights: NDArray[np.float64], n_trees: int) -> list[int]:
 
 
 def _constant_likelihood(counts: LabelCounts) -> float:
-    """Return the log-likelihood of counted labels under one probability of On for all events."""
+    """Return the log-likelihood of counted labels with a constant probability of On."""
     n_off, n_on = counts.sum(axis=1)
     return float(xlogy(n_on, n_on) + xlogy(n_off, n_off) - xlogy(n_on + n_off, n_on + n_off))
 
@@ -399,7 +399,7 @@ def _keys(trees: Sequence[TreeSettings]) -> NDArray[np.uint64]:
 
 
 class _ForestState(NamedTuple):
-    """What a forest has learnt."""
+    """Fitted state of a forest."""
 
     trees: Annotated[GrownTrees, ""]
     used_features: Annotated[BoolArray, "features"]
@@ -410,7 +410,7 @@ class _ForestState(NamedTuple):
 
 @saveable
 class OnOffForestClassifier(BaseOnOffTrees):
-    """Random forest that is grown on noisy On/Off labels, with a threshold tuned on its out-of-bag scores.
+    """Random forest trained on noisy On/Off labels, with a threshold tuned on its out-of-bag scores.
 
     Parameters
     ----------
@@ -418,83 +418,84 @@ class OnOffForestClassifier(BaseOnOffTrees):
         Number of trees. With leaf sizes that are ``"auto"``, it falls with the square root of the number of events
         from 25,000 events on, down to 100 (unless this parameter is less).
     alpha : float or None, default=None
-        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+        Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     criterion : {"mixed", "information", "li_ma"}, default="mixed"
-        What a split maximises: information gain (Eq. 7 of the paper), the larger significance of the two sides
-        (Eq. 6), or the one in every other tree and the other in the rest.
+        Split criterion: information gain (Eq. 7 of the paper), the larger significance of the two sides (Eq. 6), or
+        both in alternating trees.
     max_depth : int or None, default=None
-        Largest number of cuts on the way to a leaf.
+        Maximum depth of the trees.
     splitter : {"auto", "best", "random"}, default="auto"
-        What a node tries on each of its features: all cuts, to find the best, or a single one that is drawn at random.
+        Split search on each feature of a node: the best of all cuts, or one random cut.
     min_samples_leaf : int or "auto", default="auto"
-        Fewest events in a leaf, bootstrap weights included. ``"auto"`` averages over several leaf sizes, and splitters
-        and features per node that are ``"auto"``: the more likely a configuration makes the labels of events out of its
-        bags, the more trees it gets. With a number, ``"auto"`` is ``"best"`` for splitters and ``"sqrt"`` for features.
+        Minimum number of events in a leaf, including bootstrap weights. ``"auto"`` averages over several leaf sizes,
+        and over splitters and numbers of features that are ``"auto"``: configurations with a larger out-of-bag
+        likelihood of the labels get more trees. With a number, ``"auto"`` is ``"best"`` for splitters and ``"sqrt"``
+        for features.
     max_features : "auto", int, float, "sqrt", "log2" or None, default="auto"
-        Features that a node looks at, drawn anew for each; None is all of them. ``"auto"``, with leaf sizes that are
-        ``"auto"`` too, also leaves out uninformative features.
+        Number of features drawn at each node; None uses all. ``"auto"``, if leaf sizes are ``"auto"`` as well, also
+        excludes uninformative features.
     max_bins : int or None, default=255
-        Bins of a feature, at most 255; with fewer distinct values, or None, every distinct value is searched.
+        Number of bins of a feature, at most 255; with fewer distinct values, or None, every distinct value is searched.
     output : {"fraction", "assignment"}, default="fraction"
-        The score from a tree: the On fraction of a leaf, or 0 and 1 by its assignment, as in the paper.
+        Score of a tree: the On fraction of a leaf, or 0 and 1 by its assignment, as in the paper.
     threshold : str, callable or float, default="significance"
-        The threshold, or its rule for out-of-bag scores: ``"significance"``, ``"f1"``, ``"menon"``, ``"mithal"``,
-        ``"yao"``, ``"default"`` or a function of ``(y, score, alpha)``, which gets True for On as ``y``.
+        Threshold, or its rule for out-of-bag scores: ``"significance"``, ``"f1"``, ``"menon"``, ``"mithal"``,
+        ``"yao"``, ``"default"`` or a function of ``(y, score, alpha)``, where ``y`` is True for On.
     threshold_tolerance : float, default=9.0
-        With ``threshold="significance"``, take the cut of largest F1 among those whose squared significance is within
-        this of the best, three sigma by default; 0 is the best cut itself. See `significance_threshold`.
+        With ``threshold="significance"``, select the cut of maximum F1 among those with a squared significance within
+        this tolerance of the best, three sigma by default; 0 selects the best cut. See `significance_threshold`.
     n_threshold_bootstrap : int, default=25
-        With ``threshold="significance"`` or ``"f1"``, take the median threshold over so many resamples; 0 for none.
+        With ``threshold="significance"`` or ``"f1"``, use the median threshold of this many resamples; 0 for none.
     n_jobs : int or None, default=None
-        Threads; -1 is all cores. The result does not depend on it.
+        Number of threads; -1 uses all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seed of everything random.
+        Random seed.
     verbose : int, default=0
-        With 1, show a progress bar.
+        If 1, show a progress bar.
     configuration : str or None, default=None
-        The ``configuration_`` of a forest on similar events with the same features, in place of ``splitter``,
-        ``min_samples_leaf`` and ``max_features``, so this fit takes a fraction of the time.
+        The ``configuration_`` of a forest on similar events with the same features, which replaces ``splitter``,
+        ``min_samples_leaf`` and ``max_features`` and makes this fit much faster.
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
         Off and On.
     threshold_ : float
-        An event is selected when its score exceeds it.
+        An event is selected if its score exceeds the threshold.
     oob_decision_function_ : ndarray of shape (n_events, 2)
         Out-of-bag probabilities of the noisy classes; NaN for events in the bag of every tree, or of weight 0.
     oob_significance_ : float
-        Significance of the training events by out-of-bag scores; not a result to quote, as it chose ``threshold_``.
+        Significance of the training events by out-of-bag scores; not to be quoted, as ``threshold_`` maximises it.
     curve_ : ThresholdCurve
-        The training events at every cut of their out-of-bag scores.
+        Training events at every cut on their out-of-bag scores.
     calibration_ : SignalCalibration
-        The probability of signal as a function of the score, from these events.
+        Signal probability as a function of the score, from these events.
     members_ : tuple of MemberShare
-        The configurations of trees that were tried: ``splitter``, ``min_samples_leaf``, ``max_features``, the
-        out-of-bag ``log_likelihood`` of a small forest (NaN where none was grown: one configuration only, or leaves
-        that are too small), and the number of trees in the forest (``n_trees``).
+        Configurations of trees that were tried: ``splitter``, ``min_samples_leaf``, ``max_features``, the out-of-bag
+        ``log_likelihood`` of a small forest (NaN if none was grown: a single configuration, or leaves that are too
+        small), and the number of trees in the forest (``n_trees``).
     used_features_ : ndarray of bool of shape (n_features,)
-        False for uninformative features, which were left out.
+        False for uninformative features, which were excluded.
     configuration_ : str
-        This choice of configurations and features, as the parameter ``configuration`` of other forests.
+        This choice of configurations and features, for the parameter ``configuration`` of other forests.
     n_features_in_, feature_names_in_
-        Number of features, and their names if X had any.
+        Number of features, and their names if X had names.
     feature_importances_ : ndarray of shape (n_features,)
         Information gain through each feature, summed over all trees and normalised to 1.
 
     Notes
     -----
     Bootstrap weights are Poisson(1) draws keyed by seed, tree and row, the features of a node by seed, tree and path;
-    bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
-    for bit, on any number of threads.
+    bin edges are computed from rows selected by a hash of their index. Counts are integers. A seed therefore results in
+    the same forest, bit for bit, on any number of threads.
 
-    With leaf sizes that are ``"auto"``, features and configurations are chosen on a keyed sample of 25,000 events, or
-    of up to 120,000 where these show no clear signal. From 50,000 events on, the bag of a tree is thinned to the
-    geometric mean of 50,000 and the number of events, and a tree has at most 2,048 leaves; so the cost of trees grows
-    with the square root of the number of events.
+    If leaf sizes are ``"auto"``, features and configurations are chosen on a keyed sample of 25,000 events, or of up to
+    120,000 if these show no clear signal. Above 50,000 events, the bag of a tree is thinned to the geometric mean of
+    50,000 and the number of events, and a tree has at most 2,048 leaves, so the cost of trees increases with the square
+    root of the number of events.
 
-    ``predict`` follows ``threshold_``, not the larger of the two probabilities. With ``groups``, such as nights, a tree
-    sees four fifths of them, at least one and not all, and out of bag means out of the group.
+    ``predict`` uses ``threshold_``, not the larger of the two probabilities. With ``groups``, such as nights, a tree
+    uses four fifths of them, at least one and not all, and out of bag means out of the group.
 
     Examples
     --------
@@ -538,15 +539,15 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     @property
     def oob_decision_function_(self) -> FloatArray:
-        """Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree."""
+        """Out-of-bag probabilities of the noisy classes; NaN for events in the bag of every tree."""
         score = self.__dict__.get("_oob_score")
         if score is None:
-            raise AttributeError("oob_decision_function_ is there after a fit; a model file does not keep it")
+            raise AttributeError("oob_decision_function_ is only available after fit; model files do not store it")
         return np.column_stack([1 - score, score])
 
     @property
     def configuration_(self) -> str:
-        """The choice of configurations and features, for the parameter ``configuration`` of other forests."""
+        """Choice of configurations and features, for the parameter ``configuration`` of other forests."""
         check_is_fitted(self)
         grown = [own for own in self.members_ if own.n_trees > 0]
         members = tuple(Member(*own[:3]) for own in grown)
@@ -556,22 +557,22 @@ class OnOffForestClassifier(BaseOnOffTrees):
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from events and their noisy labels of two classes, of which the larger one in sorted order is On.
+        """Fit to events and their noisy labels of two classes; the larger one in sorted order is On.
 
-        NaN in X is a missing value, and columns of a data frame with the dtype ``category`` are categories.
+        NaN in X is a missing value, and columns of a data frame with the dtype ``category`` are categorical.
 
         ``groups``, such as nights, are left out of bags as a whole, so configurations, threshold and calibration are
-        tuned for events of groups that the forest has not seen.
+        tuned for events of groups that are new to the forest.
 
-        ``sample_weight`` is the number of events that each event stands for, at least 0. Whole numbers are repeated
-        events, bit for bit; the copies of an event fall into different bags, unless they have a group of their own.
-        With other weights, at most 16, an event counts in a bag by its bootstrap weight times this, rounded up or down
-        at random; ``threshold`` must then be ``"significance"``, ``"f1"`` or a number.
+        ``sample_weight`` is the number of events represented by each event, at least 0. Integers are equivalent to
+        repeated events, bit for bit; the copies of an event are in different bags, unless they have their own group.
+        With other weights, at most 16, an event counts in a bag by its bootstrap weight times this weight, with
+        stochastic rounding; ``threshold`` must then be ``"significance"``, ``"f1"`` or a number.
         """
         return self._fit_weighted(X, y, groups, sample_weight)
 
     def _plan(self) -> ForestPlan:
-        """Check all parameters; return what they mean for the growth of this forest."""
+        """Validate all parameters; return the growth settings of this forest."""
         alpha = as_scalar_alpha(self.alpha)
         n_trees = as_int("n_estimators", self.n_estimators, minimum=1)
         check_growth(self, (*CRITERIA, "mixed"))
@@ -593,7 +594,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         return ForestPlan(alpha, members, criteria, n_trees, self.max_depth, screens, rule, seed, verbose, given)
 
     def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag = WHOLE) -> None:
-        forest, score = self._grow(plan, X, on, bag)  # its copy of the events is gone when it returns
+        forest, score = self._grow(plan, X, on, bag)  # its copy of the events is freed when it returns
         self._finish(forest, *plan.rule(on, score, plan.alpha, plan.seed, bag.weights), score)
 
     def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag) -> tuple[GrownForest, FloatArray]:
@@ -636,7 +637,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self._trees, self.used_features_, sizes, likelihoods, self.oob_significance_ = state
         known = np.isin(sizes[:, 0], list(SPLITTERS.values())).all() and (sizes >= 0).all()
         n_trees = len(self._trees.flat.depths)
-        ensure(known and int(sizes[:, 3].sum()) == n_trees, "its members do not add up to its trees")
+        ensure(known and int(sizes[:, 3].sum()) == n_trees, "the trees of its members do not sum to its trees")
         names = {number: name for name, number in SPLITTERS.items()}
         self.members_ = tuple(
             MemberShare(names[splitter], leaf, features, likelihood, n)
@@ -645,7 +646,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
 
 class GrowerInMemory:
-    """Grows trees on events in memory, and counts their scores."""
+    """Grower of trees on events in memory; counts their scores."""
 
     def __init__(self, events: ensemble.BinnedEvents, on: BoolArray, plan: ForestPlan, n_threads: int) -> None:
         self.n_events, self.n_features = len(on), events.n_features
@@ -655,7 +656,7 @@ class GrowerInMemory:
         self._units = label_units(weights)
 
     def sample(self, n_events: int) -> GrowerInMemory:
-        """Return a grower on at most so many of the events."""
+        """Return a grower on at most this many events."""
         if n_events >= self.n_events:
             return self
         rows, events = bottom_rows(self.n_events, n_events), self._events
@@ -695,12 +696,12 @@ class GrowerInMemory:
         return counts if self._units is None else units_to_events(counts)
 
     def count_without(self, forest: BaggedTrees, features: NDArray[np.int64]) -> LabelCounts:
-        """Count events by their out-of-bag scores less what each of some features contributes."""
+        """Count events by their out-of-bag scores minus the contribution of each of some features."""
         total = np.zeros((len(features), 2, N_CELLS), dtype=np.int64)
         lock = Lock()
 
         def count(rows: slice, scores: FloatArray, contributions: FloatArray) -> None:
-            with lock:  # counting is quick compared with the walk through the trees
+            with lock:  # counting is fast compared with the tree traversal
                 units = None if self._units is None else self._units[rows]
                 count_labels_without(self._on[rows], scores, units, contributions, features, total)
 

@@ -1,4 +1,4 @@
-"""Classifiers around others: their base, a threshold that maximises significance, and the supervised reference."""
+"""Meta-classifiers: their base, a threshold that maximises significance, and the supervised reference."""
 
 from collections.abc import Callable
 from copy import copy
@@ -28,35 +28,35 @@ from excess.stats._thresholds import EventsInMemory, OutOfBagRule, out_of_bag_ru
 
 
 class TrainingEvents(NamedTuple):
-    """What ``fit`` is given, after checks."""
+    """Validated arguments of ``fit``."""
 
     X: Any
     labels: NDArray[Any]
     classes: NDArray[Any]  # Off and On
     on: BoolArray
     groups: NDArray[Any] | None
-    weights: FloatArray | None  # the number of events that each stands for; None where all stand for one
+    weights: FloatArray | None  # event weights; None if all are 1
 
     def fit_params(self, learner: Any) -> dict[str, FloatArray]:
-        """Return what the ``fit`` of a learner takes besides events and labels: their weights, if it counts them."""
+        """Return additional arguments for the ``fit`` of a classifier: event weights, if supported."""
         name = _base.weight_parameter(learner)
         return {} if self.weights is None or name is None else {name: self.weights}
 
     def known(self, *scores: FloatArray) -> BoolArray:
-        """Return True for events that have all of these scores, and a weight."""
+        """Return True for events with all of these scores and a positive weight."""
         found = np.all([~np.isnan(own) for own in scores], axis=0)
         return found if self.weights is None else found & (self.weights > 0)
 
     def weights_of(self, chosen: BoolArray) -> FloatArray | None:
-        """Return the weights of some events; None where all stand for one."""
+        """Return the weights of some events; None if all are 1."""
         return None if self.weights is None else self.weights[chosen]
 
 
 class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """Base of classifiers that tune what their parameter ``estimator`` learns, a forest by default."""
+    """Base of classifiers that tune their parameter ``estimator``, a forest by default."""
 
     _weight_name = "sample_weight"
-    _tags_inside: tuple[str, ...] = ("allow_nan",)  # inputs that are taken if the estimator takes them
+    _tags_inside: tuple[str, ...] = ("allow_nan",)  # supported inputs that depend on the estimator
 
     @property
     def _weight_parameter(self) -> str | None:  # type: ignore[override]
@@ -67,7 +67,7 @@ class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEs
         return out_of_bag_rule(self)
 
     def __sklearn_tags__(self) -> Any:
-        """Declare a binary classifier that takes the inputs which its estimator takes."""
+        """Declare a binary classifier that supports the inputs of its estimator."""
         tags = super().__sklearn_tags__()
         given = self.estimator
         inner = get_tags(OnOffForestClassifier() if given is None or isinstance(given, str) else given).input_tags
@@ -76,13 +76,13 @@ class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEs
         return tags
 
     def _check_settings(self) -> tuple[float, OutOfBagRule, np.random.RandomState]:
-        """Check the parameters that all have; return exposure ratio, rule for the threshold, and random state."""
+        """Validate the common parameters; return exposure ratio, rule for the threshold, and random state."""
         return checks.as_scalar_alpha(self.alpha), self._rule(), checks.as_random_state(self.random_state)
 
     def _training_events(
         self, X: Any, y: ArrayLike, groups: ArrayLike | None, sample_weight: ArrayLike | None = None
     ) -> TrainingEvents:
-        """Check what ``fit`` is given."""
+        """Validate the arguments of ``fit``."""
         labels = checks.as_binary_target(y)
         checks.check_same_length(X=X, y=labels)
         X = self._validated(X, reset=True)
@@ -93,7 +93,7 @@ class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEs
         return TrainingEvents(X, labels, classes, on, known, _base.counted_weights(sample_weight, on))
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        """Return events once what scikit-learn expects about features is set or checked; tables stay tables."""
+        """Return events after setting or checking the feature attributes of scikit-learn; tables stay tables."""
         if hasattr(X, "columns"):
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X
@@ -101,11 +101,11 @@ class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEs
 
     @property
     def _finite(self) -> bool | str:
-        """What scikit-learn's checks demand of values that are not finite."""
+        """Option of scikit-learn's checks for non-finite values."""
         return "allow-nan" if get_tags(self).input_tags.allow_nan else True
 
     def _learner(self, alpha: float, random: np.random.RandomState) -> Any:
-        """Return the classifier that learns, with exposure ratio and seed."""
+        """Return the classifier to train, with exposure ratio and seed."""
         learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
         _base.check_classifier(learner)
         learner = _base.with_alpha(learner, alpha)
@@ -114,7 +114,7 @@ class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEs
         return learner
 
     def _learn(self, learner: Any, X: Any, events: TrainingEvents) -> tuple[Any, FloatArray]:
-        """Return a fitted clone, and scores by models that had not seen the events."""
+        """Return a fitted clone, and scores by models trained on other events."""
         split_params = {} if events.groups is None else {"groups": events.groups}
         return _base.learn_and_score(
             learner, X, events.labels, self.cv, events.fit_params(learner), split_params, self.n_jobs
@@ -122,10 +122,10 @@ class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEs
 
 
 def column_number(what: str, column: Any, names: Any, n_columns: int) -> int:
-    """Return the number of a column of X, which is given by its number or name."""
+    """Return the index of a column of X, given by its index or name."""
     if isinstance(column, str):
         if names is None:
-            raise ValueError(f"{what} is {column!r}, but X has no names; give a DataFrame, or a number")
+            raise ValueError(f"{what} is {column!r}, but X has no names; pass a DataFrame, or an index")
         if column not in names:
             raise ValueError(f"{what} is {column!r}, which X does not have")
         return list(names).index(column)
@@ -135,16 +135,16 @@ def column_number(what: str, column: Any, names: Any, n_columns: int) -> int:
 
 
 def model_bytes(what: str, model: Any, instead: str = "") -> NDArray[np.uint8]:
-    """Return a fitted model as bytes; TypeError, with what it is and what to do instead, where that fails."""
+    """Return a fitted model as bytes; raise TypeError with a description and a remedy if not possible."""
     try:
         stored = BoostedClassifier(model) if isinstance(model, HistGradientBoostingClassifier) else model
         return to_bytes(with_threads(stored, None, always=True))
     except TypeError as error:
-        raise TypeError(f"{what} cannot be kept in a model file: {error}{instead}") from error
+        raise TypeError(f"{what} cannot be stored in a model file: {error}{instead}") from error
 
 
 def with_threads(model: Any, n_jobs: int | None, *, always: bool = False) -> Any:
-    """Return a model of ours with so many threads, which do not change its scores; None leaves them unless always."""
+    """Return a model of this package with this number of threads, which do not change its scores; None keeps them."""
     if not isinstance(model, OnOffMixin) or (n_jobs is None and not always):
         return model
     known = model.get_params(deep=False)  # type: ignore[attr-defined]
@@ -154,32 +154,32 @@ def with_threads(model: Any, n_jobs: int | None, *, always: bool = False) -> Any
 
 
 def _delegates(name: str) -> Any:
-    """Return a decorator of methods that are there if the estimator has one of that name."""
+    """Return a decorator of methods that exist if the estimator has one of that name."""
     return available_if(lambda self: getattr(getattr(self, "estimator_", self.estimator), name) is not None)
 
 
 class SignificanceThresholdClassifier(BaseMetaClassifier):
-    """Any classifier, with the decision threshold at which a detection is most significant.
+    """Classifier with the decision threshold of maximum significance.
 
-    It maximises the significance of out-of-bag or out-of-fold scores, *pooled* over all events. ``predict_proba`` and
+    The significance of out-of-bag or out-of-fold scores, *pooled* over all events, is maximised. ``predict_proba`` and
     ``decision_function`` are those of ``estimator_``.
 
     Parameters
     ----------
     estimator : classifier
-        With ``predict_proba`` or ``decision_function``. It is cloned; the given object stays as it is.
+        With ``predict_proba`` or ``decision_function``. It is cloned; the given object is not changed.
     alpha : float or None, default=None
-        Exposure ratio On/Off, also of On/Off classifiers inside without one. `cross_val_detect` and `null_test` set it.
+        Exposure ratio On/Off, also of nested On/Off classifiers without one. `cross_val_detect` and `null_test` set it.
     method : str or callable, default="significance"
         Rule: ``"significance"``, ``"menon"``, ``"mithal"``, ``"yao"``, ``"default"``, or ``f(y, score, alpha)``.
     cv : int, splitter, iterable, "oob" or "prefit", default=5
-        Where the tuning scores come from: a number of folds (stratified, and by group, at most one for each) or any
-        splitter that tests each event once; ``"oob"``, the out-of-bag scores of a bagging ensemble; ``"prefit"``, a
-        fitted ``estimator``, to which the events are new (wrapped in a ``FrozenEstimator`` for cross-validation).
+        Source of the tuning scores: a number of folds (stratified and by group, at most one per group) or a splitter
+        that tests each event once; ``"oob"``, the out-of-bag scores of a bagging ensemble; ``"prefit"``, a fitted
+        ``estimator``, to which the events are new (wrapped in a ``FrozenEstimator`` for cross-validation).
     n_bootstrap : int, default=0
-        Take the median threshold over so many resamples; see `significance_threshold`.
+        Use the median threshold of this many resamples; see `significance_threshold`.
     n_jobs : int or None, default=None
-        Folds that are fitted at the same time.
+        Number of folds fitted in parallel.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
@@ -188,15 +188,15 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
     estimator_ : classifier
         Fitted on all events; with ``cv="prefit"`` the given estimator.
     threshold_ : float
-        An event is selected when its score exceeds it.
+        An event is selected if its score exceeds the threshold.
     best_significance_ : float
-        Significance of the tuning events at ``threshold_``; not a result to quote, because it was chosen on them.
+        Significance of the tuning events at ``threshold_``; not a result to quote, because it was optimised on them.
     curve_ : ThresholdCurve
-        The tuning events at every cut.
+        Tuning events at every cut.
     calibration_ : SignalCalibration
-        The probability of signal as a function of the score, from these events.
+        Signal probability as a function of the score, from these events.
     classes_, n_features_in_, feature_names_in_
-        Off and On; number and names of the features, only if ``estimator_`` has them.
+        Off and On; number and names of the features, if available in ``estimator_``.
 
     Examples
     --------
@@ -233,7 +233,7 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
         return OutOfBagRule(self.method, threshold_rule(self.method, self.n_bootstrap), 0.0, self.n_bootstrap)
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        return indexable(X)[0]  # the estimator checks it
+        return indexable(X)[0]  # validated by the estimator
 
     def fit(
         self,
@@ -247,9 +247,9 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
         """Fit the classifier and tune its threshold.
 
         The larger of two labels in sorted order is On. ``groups``, such as nights, are not split between the folds.
-        ``event_weight`` is the number of events that each event stands for; the estimator counts it if it takes a
-        ``sample_weight``, and ``method`` must be ``"significance"`` or ``"f1"``. Further parameters, also a
-        ``sample_weight``, reach the ``fit`` of the estimator alone, by metadata routing where that is enabled.
+        ``event_weight`` is the number of events represented by each event; the estimator uses it if it supports a
+        ``sample_weight``, and ``method`` must be ``"significance"`` or ``"f1"``. Further parameters, including a
+        ``sample_weight``, are passed to the ``fit`` of the estimator only, by metadata routing if enabled.
         """
         alpha, rule, _ = self._check_settings()
         _base.check_classifier(self.estimator)
@@ -258,14 +258,14 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
         if named and self.cv not in ("oob", "prefit"):
             raise ValueError(f"cv must be 'oob', 'prefit', a number or a splitter, got {self.cv!r}")
         if named and events.groups is not None:
-            remedy = "give cv a number of folds or a splitter such as LeaveOneGroupOut(), or leave groups out"
-            raise ValueError(f"groups cannot be kept apart with cv={self.cv!r}; {remedy}")
+            remedy = "set cv to a number of folds or a splitter such as LeaveOneGroupOut(), or omit groups"
+            raise ValueError(f"groups are not supported with cv={self.cv!r}; {remedy}")
         params, split_params = self._route(events.groups, fit_params)
         _check_weights(params.get("sample_weight"), events.labels)
         weights = None
         if event_weight is not None:
             if not rule.counts_weights:
-                raise ValueError(f"event_weight goes with method='significance' or 'f1' only, got {self.method!r}")
+                raise ValueError(f"event_weight requires method='significance' or 'f1', got {self.method!r}")
             weights = checks.as_counts("event_weight", checks.as_column("event_weight", event_weight))
             _check_weights(weights, events.labels, "event_weight")
             name = None if prefit else _base.weight_parameter(self.estimator)
@@ -284,7 +284,7 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
         scored = ~np.isnan(scores) if out_of_bag else np.isfinite(scores)
         if not out_of_bag and not scored.all():
             n_bad = np.count_nonzero(~scored)
-            raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(scores)} events")
+            raise ValueError(f"estimator returned non-finite scores for {n_bad} of {len(scores)} events")
         if weights is None:
             options = {"n_bootstrap": self.n_bootstrap, "random_state": self.random_state}
             threshold, curve = tune_threshold(self.method, events.labels[scored], scores[scored], alpha, **options)
@@ -293,7 +293,7 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
             in_memory = EventsInMemory(events.on[scored], scores[scored], weights[scored], exact=True)
             threshold, curve = rule.tune(in_memory, alpha, self.random_state)
 
-        # nothing is set before all has succeeded
+        # attributes are set only after everything has succeeded
         self.estimator_, self.threshold_, self.curve_ = estimator, threshold, curve
         self.calibration_ = _base.calibrate(curve)
         self.best_significance_ = max(self.tuned_counts_.significance, 0.0)
@@ -318,11 +318,11 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
         return self.estimator_.decision_function(X)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return how metadata reach the estimator and the splitter from ``fit``."""
+        """Return the routing of metadata from ``fit`` to the estimator and the splitter."""
         router = MetadataRouter(owner=self).add(
             estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit")
         )
-        # a number of folds takes groups, too
+        # a number of folds supports groups as well
         splitter = StratifiedGroupKFold() if _base.is_fold_number(self.cv) else self.cv
         if hasattr(splitter, "split") and not isinstance(splitter, str):
             router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
@@ -355,26 +355,26 @@ def supervised_reference(
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> SignificanceThresholdClassifier:
-    """Train a classifier on simulations; only its threshold is tuned on On and Off events (Eq. 3 of the paper).
+    """Train a classifier on simulations, with a threshold to be tuned on On and Off events (Eq. 3 of the paper).
 
     Parameters
     ----------
     X : array-like of shape (n_events, n_features)
         Simulated events, with the features of the On and Off events.
     y : array-like of shape (n_events,)
-        True labels, the two classes of On and Off later; the larger one in sorted order is the signal.
+        True labels, with the same two classes as On and Off later; the larger one in sorted order is the signal.
     estimator : classifier or None, default=None
         By default the forest of the open Crab analysis: 200 trees of depth 15 by entropy. An On/Off classifier without
         ``alpha`` gets 1, because true labels have no exposure.
     alpha : float or None, default=None
-        Exposure ratio On/Off, which the later ``fit`` needs; `cross_val_detect` sets it.
+        Exposure ratio On/Off, required by a later ``fit``; `cross_val_detect` sets it.
     n_jobs, random_state
-        Cores and seed of the default forest.
+        Number of cores and seed of the default forest.
 
     Returns
     -------
     SignificanceThresholdClassifier
-        To be fitted on On and Off events, alone or in `cross_val_detect`; the classifier inside stays as it is.
+        To be fitted on On and Off events, directly or in `cross_val_detect`; the inner classifier is not changed.
 
     Examples
     --------
@@ -398,22 +398,22 @@ def supervised_reference(
     _base.check_classifier(estimator)
     model = _base.with_alpha(estimator, 1.0, only_missing=True).fit(X, checks.as_binary_target(y))
     if isinstance(model, RandomForestClassifier):
-        # threads add up the trees' scores in any order, so that the last bits would differ from run to run
+        # threads sum the scores of trees in any order, so the last bits would differ between runs
         model.set_params(n_jobs=None)
     return SignificanceThresholdClassifier(FrozenEstimator(model), alpha, cv="prefit")
 
 
 class ColumnScore(ClassifierMixin, BaseEstimator):
-    """A classifier whose score is a column of a table, such as the gammaness of another analysis; nothing is fitted."""
+    """Classifier with a table column as score, such as the gammaness of another analysis; nothing is fitted."""
 
-    needs_columns = True  # of references, which other models do not see
+    needs_columns = True  # of references, which other models do not use
 
     def __init__(self, column: str) -> None:
         self.column = column
         self.classes_ = np.array([0, 1])
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Keep the score as it is."""
+        """Store the score unchanged."""
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
@@ -427,21 +427,21 @@ def column_baseline(column: str, *, random_state: Any = None) -> SignificanceThr
 
 
 def likelihood_scorer(estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """Score a fitted On/Off classifier by the likelihood of labels, for ``scoring`` of scikit-learn's searches.
+    """Score a fitted On/Off classifier by the likelihood of labels, for ``scoring`` in searches of scikit-learn.
 
     Parameters
     ----------
     estimator : On/Off classifier, or a pipeline or search that ends in one
-        Fitted.
+        Fitted classifier.
     X, y : array-like of shape (n_events, n_features) and of shape (n_events,)
-        Events that it has not seen, and their noisy labels.
+        New events, and their noisy labels.
     sample_weight : array-like of shape (n_events,), default=None
         Weights of events.
 
     Returns
     -------
     float
-        The mean log-likelihood ratio per event, compared with no signal; see ``OnOffForestClassifier.score``.
+        Mean log-likelihood ratio per event, relative to no signal; see ``OnOffForestClassifier.score``.
 
     Examples
     --------

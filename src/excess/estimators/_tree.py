@@ -1,4 +1,4 @@
-"""A decision tree on On and Off events, split by significance or by information; and what trees and forests share."""
+"""Decision tree on On and Off events, split by significance or information; common parts of trees and forests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from excess.stats._significance import li_ma_significance
 from excess.stats._thresholds import assign_cells, compute_cell_curve
 
 _MAX_EVENTS = 2**31 - 1
-_FREQUENT = 20  # events from which a category is ordered by its On fraction
+_FREQUENT = 20  # minimum number of events to order a category by its On fraction
 
 
 class BaseOnOffTrees(BaseOnOffClassifier):
@@ -52,7 +52,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         return hasattr(self, "_trees")
 
     def _fit_weighted(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, sample_weight: Any) -> Self:
-        """Learn from events with groups and weights, which may be None."""
+        """Fit to events with groups and weights, which may be None."""
         plan = self._plan()
         events, on, classes = self._checked_events(X, y)
         weights = EventWeights.of(sample_weight, on, self._largest_weight)
@@ -64,7 +64,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         return self
 
     def _validate(self, X: Any, *y: Any, **options: Any) -> Any:
-        """Return events as floats, with categories by their numbers, and y if it is given."""
+        """Return events as floats, with category codes, and y if given."""
         is_frame = hasattr(X, "iloc") and hasattr(X, "dtypes")
         if options.get("reset", True):
             self._categories = _find_categories(X, y[0], self.max_bins) if is_frame else {}
@@ -74,22 +74,22 @@ class BaseOnOffTrees(BaseOnOffClassifier):
             X = X.copy(deep=False)
             for number, values in self._categories.items():
                 codes = X.iloc[:, number].astype("category").cat.set_categories(values).cat.codes.to_numpy()
-                X.isetitem(number, np.where(codes < 0, np.nan, codes))  # missing, or not among those of fit
+                X.isetitem(number, np.where(codes < 0, np.nan, codes))  # missing, or unknown in fit
         return super()._validate(X, *y, **options)
 
     def _bin_events(self, X: NDArray[Any], on: BoolArray, n_threads: int, bag: Bag = WHOLE) -> ensemble.BinnedEvents:
-        """Return events as records of codes, once the kernels for them are compiled."""
+        """Return events as records of codes, after compiling the kernels for them."""
         if len(X) > _MAX_EVENTS:
-            raise ValueError(f"X has {len(X)} events; at most {_MAX_EVENTS} fit in memory at a time")
+            raise ValueError(f"X has {len(X)} events; at most {_MAX_EVENTS} are possible at a time")
         compile_kernels(X, self.max_bins)
         return ensemble.bin_events(X, on, self.max_bins, n_threads, bag)
 
     def contributions(self, X: ArrayLike) -> FloatArray:
-        """Return what each feature contributes to the score of events; shape (n_events, n_features + 1).
+        """Return the contribution of each feature to the score of events; shape (n_events, n_features + 1).
 
-        The last column is the mean score at the roots of the trees; with it, a row adds up to the score of the event,
+        The last column is the mean score at the roots of the trees; a row including it sums to the score of the event,
         ``predict_proba(X)[:, 1]``. A cut contributes the difference of the On fractions below and above it to its
-        feature; with ``output="assignment"`` that has no meaning. Plots of shap take
+        feature; this is not meaningful with ``output="assignment"``. For plots of shap, use
         ``shap.Explanation(found[:, :-1], found[:, -1], X)``.
 
         Parameters
@@ -119,9 +119,9 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         return ensemble.mean_contributions(X, trees.edges, trees.flat, trees.values, threads)
 
     def to_shap(self) -> dict[str, Any]:
-        """Return the trees as the dictionary that ``shap.TreeExplainer`` takes in place of a model.
+        """Return the trees as the dictionary accepted by ``shap.TreeExplainer`` in place of a model.
 
-        Its ``shap_values(X)`` take much longer than `contributions`. TypeError for a model of categories.
+        Its ``shap_values(X)`` are much slower than `contributions`. Raises TypeError for categorical features.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         """
         check_is_fitted(self)
         if self._categories:
-            raise TypeError("a model of categories has no form that shap takes; encode them as numbers before the fit")
+            raise TypeError("shap does not support categorical features; encode them as numbers before the fit")
         trees, found = self._trees, []
         leaves, n_trees = trees.leaves, len(trees.flat.depths)
         padded = [np.concatenate([[-np.inf], edges, [np.inf]]) for edges in trees.edges]
@@ -160,19 +160,19 @@ class BaseOnOffTrees(BaseOnOffClassifier):
 
 
 def _find_categories(X: Any, y: Any, max_bins: int | None) -> dict[int, list[Any]]:
-    """Return the categories of those columns of a data frame that have any, by the number of the column, in order."""
+    """Return the ordered categories of the categorical columns of a data frame, by the index of the column."""
     found, is_on = {}, np.asarray(y == np.unique(y)[-1:]) if len(y) == len(X) else np.zeros(len(X), dtype=np.bool_)
     for number, (name, dtype) in enumerate(X.dtypes.items()):
         if getattr(dtype, "name", "") == "category":
             found[number] = _order_categories(X.iloc[:, number], is_on)
             if max_bins is not None and len(found[number]) > max_bins:
                 problem = f"X has {len(found[number])} categories in the column {name!r}, above max_bins, {max_bins}"
-                raise ValueError(f"{problem}; join some, encode them as numbers, or set max_bins=None")
+                raise ValueError(f"{problem}; merge some, encode them as numbers, or set max_bins=None")
     return found
 
 
 def _order_categories(column: Any, on: BoolArray) -> list[Any]:
-    """Return categories by On fraction where these differ clearly, else as given: noise would look informative."""
+    """Order categories by On fraction if these differ significantly, else as given, since noise would be fitted."""
     values, codes = column.cat.categories.tolist(), column.cat.codes.to_numpy()
     n, n_on = (np.bincount(codes[own], minlength=len(values)) for own in (codes >= 0, (codes >= 0) & on))
     frequent, mean = n >= _FREQUENT, n_on.sum() / max(n.sum(), 1)
@@ -188,14 +188,14 @@ def _order_categories(column: Any, on: BoolArray) -> list[Any]:
 
 @dataclass(frozen=True)
 class ScoringTrees:
-    """Trees that are ready to score events."""
+    """Trees prepared to score events."""
 
     flat: Annotated[FlatTrees, ""]
     edges: Annotated[list[FloatArray], "features"]  # inner edges of each feature's bins
     values: Annotated[FloatArray, "nodes"]  # the score of a node
 
     def check(self) -> None:
-        """Check what the kernels rely on, because they read memory at these numbers without looking."""
+        """Check assumptions of the kernels, which access memory at these indices without bounds checks."""
         nodes, roots, depths = self.flat
         ensure(len(nodes) < 2**32 and len(depths) > 0, "it has no trees, or too many nodes")
         ensure(((roots >= 0) & (roots <= len(nodes))).all(), "a root is none of its nodes")
@@ -209,12 +209,12 @@ class ScoringTrees:
         stays = self.leaves & (shift == 0) & (limit == largest_code)
         ensure((goes_on | stays).all(), "a node has a child that is not of its tree")
         ensure((feature < len(self.edges)).all(), "a node cuts on a feature that does not exist")
-        # they are packed into a word with the feature, which larger numbers would change
+        # packed into a word with the feature, which larger numbers would overwrite
         ensure(((shift <= 1) & (limit <= largest_code)).all(), "a node has a cut beyond the codes of its feature")
 
     @property
     def leaves(self) -> BoolArray:
-        """True for the nodes that are leaves."""
+        """True for leaves."""
         return leaf_mask(self.flat)
 
 
@@ -222,14 +222,14 @@ class ScoringTrees:
 class GrownTrees(ScoringTrees):
     """Trees of On and Off events; the value of a node is its On fraction, or for leaves 0 and 1 by assignment."""
 
-    n_on: Annotated[NDArray[Any], "nodes"]  # training events in each node, bootstrap weights included
+    n_on: Annotated[NDArray[Any], "nodes"]  # training events in each node, including bootstrap weights
     n_off: Annotated[NDArray[Any], "nodes"]
 
     @classmethod
     def from_tables(
         cls, tables: list[NDArray[np.int64]], edges: list[FloatArray], output: str, alpha: float, prior: float
     ) -> GrownTrees:
-        """Make trees from nodes; ``prior`` is the On fraction of a tree whose bag is empty."""
+        """Create trees from nodes; ``prior`` is the On fraction of a tree with an empty bag."""
         flat = flatten(tables)
         n_on = np.concatenate([table[:, N_ON] for table in tables])
         n_off = np.concatenate([table[:, N_OFF] for table in tables])
@@ -238,11 +238,11 @@ class GrownTrees(ScoringTrees):
         return trees.with_votes(alpha) if output == "assignment" else trees
 
     def bagged(self, keys: NDArray[np.uint64]) -> ensemble.BaggedTrees:
-        """Return the trees with their keys, to score events out of their bags."""
+        """Return the trees with their keys, to score out-of-bag events."""
         return ensemble.BaggedTrees(self.flat, self.values, keys)
 
     def with_votes(self, alpha: float) -> GrownTrees:
-        """Return the same trees with 0 and 1 by the assignment of their leaves in place of On fractions."""
+        """Return the same trees with leaf assignments 0 and 1 in place of On fractions."""
         votes, leaves = np.zeros(len(self.n_on)), self.leaves
         for first, last in pairwise(self.flat.roots):
             own = first + np.flatnonzero(leaves[first:last])
@@ -260,7 +260,7 @@ class GrownTrees(ScoringTrees):
 
 
 def check_growth(estimator: Any, criteria: tuple[str, ...]) -> None:
-    """Check the parameters that trees and forests share, each by its name."""
+    """Validate the parameters common to trees and forests."""
     as_choice("criterion", estimator.criterion, criteria)
     as_choice("output", estimator.output, ("fraction", "assignment"))
     if estimator.max_depth is not None:
@@ -271,7 +271,7 @@ def check_growth(estimator: Any, criteria: tuple[str, ...]) -> None:
 
 
 def resolve_max_features(max_features: Any, n_features: int) -> int:
-    """Return how many features a node looks at."""
+    """Return the number of features considered by a node."""
     if max_features is None:
         return n_features
     if isinstance(max_features, str):
@@ -288,17 +288,17 @@ def resolve_max_features(max_features: Any, n_features: int) -> int:
 
 
 class _Shown(NamedTuple):
-    """A node that is shown."""
+    """A displayed node."""
 
     node: int
     path: tuple[int, ...]  # sides of the cuts that lead to it: 0 for left, 1 for right
     cut: str
-    remark: str  # its assignment, or that more is below
+    remark: str  # its assignment, or a note that nodes below are hidden
     left: int | None  # its left child; the right one follows
 
 
 class TreeView(NamedTuple):
-    """The nodes of one tree, as text and as a drawing."""
+    """The nodes of one tree, for text and drawings."""
 
     nodes: NDArray[np.uint32]
     edges: list[FloatArray]
@@ -311,10 +311,10 @@ class TreeView(NamedTuple):
     categories: dict[int, list[Any]]
 
     def rows(self, max_depth: int | None) -> list[_Shown]:
-        """Return the nodes to show, depth first."""
+        """Return the nodes to display, depth first."""
         deepest = -1 if max_depth is None else as_int("max_depth", max_depth, minimum=0)
         rows: list[_Shown] = []
-        waiting: list[Any] = [(0, (), "all events")]  # a stack, because a tree may be deeper than recursion allows
+        waiting: list[Any] = [(0, (), "all events")]  # a stack, because a tree may exceed the recursion limit
         while waiting:
             node, path, cut = waiting.pop()
             left = int(self.nodes[node, 3])
@@ -329,7 +329,7 @@ class TreeView(NamedTuple):
         return rows
 
     def cuts(self, node: int) -> tuple[str, str]:
-        """Return which events go left and which go right."""
+        """Return the conditions of the left and the right branch."""
         feature, shift, limit, _ = (int(number) for number in self.nodes[node])
         name = self.names[feature]
         n_bins_left = limit if shift == 0 else limit + 1
@@ -351,7 +351,7 @@ class TreeView(NamedTuple):
         return li_ma_significance(self.n_on, self.n_off, self.alpha, signed=True)
 
     def text(self, max_depth: int | None) -> str:
-        """Return one line per node: its cut, counts, significance and, for a leaf, its assignment."""
+        """Return one line per node: cut, counts, significance and, for a leaf, assignment."""
         rows, significance = self.rows(max_depth), self.significance()
         branches = [
             "".join("    " if side else "|   " for side in row.path[:-1])
@@ -374,7 +374,7 @@ class TreeView(NamedTuple):
         from matplotlib.colors import TwoSlopeNorm
 
         rows, significance = self.rows(max_depth), self.significance()
-        # the ends of branches lie next to each other, other nodes above the middle of their children
+        # ends of branches are next to each other, other nodes above the middle of their children
         across = {row.node: float(x) for x, row in enumerate(row for row in rows if row.left is None)}
         n_ends, depth = len(across), max(len(row.path) for row in rows)
         for row in reversed(rows):  # children come after their parents
@@ -388,7 +388,7 @@ class TreeView(NamedTuple):
         for node, path, _, remark, left in rows:
             x, y = across[node], -len(path)
             if left is not None:
-                # the two cuts lie at different heights, so long names do not run into each other
+                # the two cuts are at different heights, so long names do not overlap
                 for child, cut, way in zip((left, left + 1), self.cuts(node), (0.42, 0.62), strict=True):
                     ax.plot([x, across[child]], [y, y - 1], color="0.6", lw=1, zorder=1)
                     box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
@@ -405,12 +405,12 @@ class TreeView(NamedTuple):
 
 
 def _format_count(count: Any) -> str:
-    """Write a count; where events have weights, it need not be a whole number."""
+    """Format a count, which may be fractional if events have weights."""
     return str(count) if isinstance(count, np.integer) else f"{count:.1f}"
 
 
 def _format_edge(edges: FloatArray, number: int) -> str:
-    """Write an edge with as few digits, but at least four, as keep it apart from its neighbours."""
+    """Format an edge with as few digits, but at least four, as distinguish it from its neighbours."""
     edge = float(edges[number])
     gaps = np.abs(np.diff(edges[max(0, number - 1) : number + 2]))
     allowed = 0.01 * float(gaps.min()) if len(gaps) else 1e-3 * abs(edge)
@@ -421,11 +421,11 @@ def _format_edge(edges: FloatArray, number: int) -> str:
     return text
 
 
-_ROUNDED = 1e-6  # what a leaf may lack of the weight it needs, because weights are rounded
+_ROUNDED = 1e-6  # tolerance of the weight of a leaf, because weights are rounded
 
 
 class _TreeState(NamedTuple):
-    """What a tree has learnt."""
+    """Fitted state of a tree."""
 
     trees: Annotated[GrownTrees, ""]
     has_missing: Annotated[BoolArray, "features"]
@@ -433,43 +433,43 @@ class _TreeState(NamedTuple):
 
 @saveable
 class OnOffTreeClassifier(BaseOnOffTrees):
-    """Decision tree that is grown on noisy On/Off labels.
+    """Decision tree trained on noisy On/Off labels.
 
     Parameters
     ----------
     alpha : float or None, default=None
-        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+        Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     criterion : {"information", "li_ma"}, default="information"
-        What a split maximises: ``S_left^2 + S_right^2``, which is information gain for any alpha (Eq. 7 of the
-        paper), or ``max(S_left, S_right)``, one-sided (Eq. 6). A node is not split when that does not increase.
+        Split criterion: ``S_left^2 + S_right^2``, equivalent to information gain for any alpha (Eq. 7 of the paper), or
+        ``max(S_left, S_right)``, one-sided (Eq. 6). A node is not split unless it increases.
     splitter : {"best", "random"}, default="best"
-        What a node tries on each of its features: all cuts, to find the best, or a single one that is drawn at random.
+        Split search on each feature of a node: the best of all cuts, or one random cut.
     max_depth, max_bins
         As for `OnOffForestClassifier`.
     min_samples_leaf : int, default=1
-        Fewest events in a leaf.
+        Minimum number of events in a leaf.
     max_features : int, float, "sqrt", "log2" or None, default=None
-        Features that a node looks at, drawn anew for each; None is all of them.
+        Number of features drawn at each node; None uses all.
     output : {"fraction", "assignment"}, default="fraction"
-        What ``predict_proba`` gives: the On fraction of the leaf, or 0 and 1 by the leaf's assignment.
+        Output of ``predict_proba``: the On fraction of the leaf, or 0 and 1 by its assignment.
     random_state : int, RandomState instance or None, default=None
-        Seed of the features that nodes look at, and of random cuts.
+        Seed of the features drawn at nodes, and of random cuts.
 
     Attributes
     ----------
     threshold_ : float
-        A leaf is assigned to signal when its score exceeds it.
+        A leaf is assigned to signal if its score exceeds the threshold.
     curve_ : ThresholdCurve
-        The training events at every cut of their leaf's score.
+        Training events at every cut on the score of their leaf.
     calibration_ : SignalCalibration
-        The probability of signal as a function of the score, by trees on four fifths of the events for the rest.
+        Signal probability as a function of the score, by five-fold cross-validation.
     classes_, n_features_in_, feature_names_in_, feature_importances_
         As for `OnOffForestClassifier`.
 
     Notes
     -----
-    ``predict`` selects the leaves that together have the largest significance on the training events; see
-    `assign_cells`. Labels are noisy, so a tree without limits fits the noise; give it a depth or a leaf size.
+    ``predict`` selects the leaves with the largest joint significance on the training events; see `assign_cells`.
+    Labels are noisy, so an unlimited tree fits the noise; set a depth or a leaf size.
 
     Examples
     --------
@@ -506,7 +506,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         store_parameters(self, locals())
 
     def _plan(self) -> tuple[float, int, int]:
-        """Check all parameters; return exposure ratio, leaf size and seed."""
+        """Validate all parameters; return exposure ratio, leaf size and seed."""
         alpha = as_scalar_alpha(self.alpha)
         check_growth(self, tuple(CRITERIA))
         as_choice("splitter", self.splitter, tuple(SPLITTERS))
@@ -514,11 +514,12 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         return alpha, min_samples_leaf, as_random_state(self.random_state).randint(2**31 - 1)
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from events and their noisy labels of two classes, of which the larger one in sorted order is On.
+        """Fit to events and their noisy labels of two classes; the larger one in sorted order is On.
 
-        NaN in X is a missing value, and columns of a data frame with the dtype ``category`` are categories.
-        ``sample_weight`` is the number of events that each event stands for, at least 0. Whole numbers are repeated
-        events, bit for bit; others are rounded to about 10^-9 of their sum, and edges of bins do not depend on them.
+        NaN in X is a missing value, and columns of a data frame with the dtype ``category`` are categorical.
+        ``sample_weight`` is the number of events represented by each event, at least 0. Integers are equivalent to
+        repeated events, bit for bit; others are rounded to about 10^-9 of their sum, and bin edges do not depend on
+        them.
         """
         return self._fit_weighted(X, y, None, sample_weight)
 
@@ -532,7 +533,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
             other = self._grow(plan, X[train], on[train], None if weights is None else weights[train])
             return ensemble.mean_scores(X[held_out], other.edges, other.flat, other.values, n_threads=1)
 
-        # scores jump from leaf to leaf, which a smooth curve does not follow
+        # scores jump between leaves, which a smooth curve does not describe
         self.calibration_ = calibrate_out_of_fold(on, alpha, score, weights=weights, smooth=False)
         self.curve_, self.threshold_ = curve, curve.best_threshold
         self._trees, self._has_missing = trees, np.isnan(X).any(axis=0)
@@ -557,12 +558,12 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         return trees if weights is None else replace(trees, n_on=trees.n_on / factor, n_off=trees.n_off / factor)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the number of the leaf that each event reaches, level by level from the root, 0; shape (n_events,)."""
+        """Return the index of the leaf of each event, numbered level by level from the root, 0; shape (n_events,)."""
         X = self._check_new_events(X)
         return ensemble.leaf_numbers(X, self._trees.edges, self._trees.flat, n_threads=1)[:, 0]
 
     def get_depth(self) -> int:
-        """Return the number of cuts on the way to the deepest leaf."""
+        """Return the depth of the tree."""
         check_is_fitted(self)
         return int(self._trees.flat.depths[0])
 
@@ -574,14 +575,14 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     def export_text(self, feature_names: ArrayLike | None = None, *, max_depth: int | None = None) -> str:
         """Return the tree as text: one line per node, with its cut, counts and significance.
 
-        ``feature_names`` are by default those of ``fit``, else ``x0``, ``x1``, and so on; ``max_depth`` limits levels.
+        ``feature_names`` are those of ``fit`` by default, else ``x0``, ``x1``, and so on; ``max_depth`` limits levels.
         """
         return self._view(feature_names).text(max_depth)
 
     def plot_tree(self, feature_names: ArrayLike | None = None, *, max_depth: int | None = 4, ax: Any = None) -> Any:
-        """Draw the tree, each node with its cut and counts, coloured by its significance, and return the axes.
+        """Draw the tree with cut and counts of each node, coloured by significance, and return the axes.
 
-        Arguments are those of `export_text`; the default for ``ax`` is a new figure.
+        Arguments are as for `export_text`; ``ax`` is a new figure by default.
         """
         return self._view(feature_names).draw(max_depth, ax)
 

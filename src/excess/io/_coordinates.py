@@ -1,4 +1,4 @@
-"""Times, telescopes and sky positions, and the columns that are computed from them while a file is read."""
+"""Times, telescopes and sky positions, and the columns computed from them while reading a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Location(NamedTuple):
 
 
 class Telescope(NamedTuple):
-    """A telescope, or an array of them: its name, and its location where it stands on the ground."""
+    """A telescope or array: its name, and its location if it is on the ground."""
 
     name: str
     location: Location | None
@@ -48,7 +48,7 @@ _UNKNOWN = ("", "unknown", "none", "other", "undefined", "unspecified", "monteca
 
 
 def find_telescope(name: str | None) -> Telescope | None:
-    """Return a telescope from the name that a file gives it, in any spelling."""
+    """Return a telescope by the name in a file, in any spelling."""
     given = " ".join((name or "").split())
     if given.lower() in _UNKNOWN:
         return None
@@ -63,7 +63,7 @@ DAY = 86_400.0
 UNIX_EPOCH = 40_587.0  # 1 January 1970 as a modified Julian date
 MJD_RANGE, JD_RANGE = (20_000.0, 100_000.0), (2_400_000.0, 2_500_000.0)  # present dates, modified Julian and Julian
 UNIX_RANGE = (3e8, 1e10)  # range of present times in seconds of Unix time
-ABSOLUTE_COLUMNS = ("unix_time", "timestamp", "time")  # columns that hold times; the first that a table has is used
+ABSOLUTE_COLUMNS = ("unix_time", "timestamp", "time")  # columns of times; the first one in a table is used
 # seconds that a scale is ahead of TAI; UTC has leap seconds, and TDB differs from TT by less than 2 ms
 TIME_SCALES = {"utc": None, "tai": 0.0, "tt": 32.184, "tdb": 32.184, "et": 32.184, "tcb": 32.184, "gps": -19.0}
 
@@ -84,7 +84,7 @@ def unix_from_mjd(mjd: ArrayLike, *, scale: str = "utc") -> FloatArray:
 
 
 def unix_of(values: pd.Series, name: str) -> FloatArray | None:
-    """Return Unix times of a column of times; None where its origin is not known."""
+    """Return Unix times of a column of times; None if its origin is unknown."""
     if pd.api.types.is_numeric_dtype(values):
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         known = numbers[np.isfinite(numbers)]
@@ -112,7 +112,7 @@ def night_of(unix_time: ArrayLike, longitude: float | None = None) -> NDArray[An
 
 
 def add_night(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with the column ``night``, computed from absolute times where it is missing."""
+    """Return a table with the column ``night``, computed from absolute times if missing."""
     name = next((name for name in ABSOLUTE_COLUMNS if name in table), None)
     if "night" in table or name is None:
         return table
@@ -123,7 +123,7 @@ def add_night(table: pd.DataFrame) -> pd.DataFrame:
 @cache
 def _leap_seconds() -> tuple[FloatArray, FloatArray]:
     """Return the Unix times since 1972 from which on TAI minus UTC has another value, and these values in seconds."""
-    # astropy.time would take a hundred times as long for each event, and may download newer tables
+    # astropy.time would be a hundred times slower, and may download newer tables
     table = require("erfa", "times of events").leap_seconds.get()
     table = table[table["year"] >= 1972]
     dates = [f"{year}-{month:02}" for year, month in zip(table["year"], table["month"], strict=True)]
@@ -137,7 +137,7 @@ def _ahead_of_utc(times: ArrayLike, starts: FloatArray) -> FloatArray:
 
 def _utc_from_tai(tai: FloatArray) -> FloatArray:
     """Return Unix times of seconds since 1970 in TAI."""
-    # a date of a new leap second in TAI is that in UTC plus the sum that holds from then on
+    # the date of a new leap second in TAI is that in UTC plus the offset valid from then on
     return np.asarray(tai - _ahead_of_utc(tai, np.add(*_leap_seconds())))
 
 
@@ -176,7 +176,7 @@ def _earth_orientation() -> Any:
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """Let astropy use the tables that it comes with; for dates beyond them it has mean values."""
+    """Restrict astropy to its bundled tables; it uses mean values for dates beyond them."""
     iers = require("astropy.utils.iers", "sky positions")
     with (
         warnings.catch_warnings(),
@@ -192,7 +192,7 @@ NIGHT, UNIX_TIME = "night", "unix_time"
 
 
 class Derivation(NamedTuple):
-    """Columns that follow from others: their names, the columns they need, and how they are computed from these."""
+    """Computed columns: their names, the required columns, and the function that computes them."""
 
     names: tuple[str, ...]
     needs: tuple[str, ...]
@@ -205,7 +205,7 @@ def first_column(table: pd.DataFrame) -> tuple[FloatArray]:
 
 
 class Direction(NamedTuple):
-    """Columns of altitude and azimuth, and what to multiply them by to get degrees."""
+    """Columns of altitude and azimuth, and the factor that converts them to degrees."""
 
     altitude: str
     azimuth: str
@@ -227,14 +227,14 @@ class Origin(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How to read columns of a file: those that are stored, and those that are computed, in order."""
+    """Plan to read columns of a file: stored columns, and computed ones in order."""
 
     stored: tuple[str, ...]
     computed: tuple[Derivation, ...]
 
     @classmethod
     def of(cls, wanted: Iterable[str], stored: Iterable[str], derived: Iterable[Derivation]) -> Plan:
-        """Return the plan for some columns; a name that is in the file is never computed."""
+        """Return the plan for some columns; stored columns are never computed."""
         known = set(stored)
         by_name = {name: one for one in derived for name in one.names if name not in known}
         needed: dict[str, None] = {}
@@ -255,13 +255,13 @@ class Plan(NamedTuple):
         return cls(tuple(needed), tuple(dict.fromkeys(computed.values())))
 
     def complete(self, table: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
-        """Return the columns asked for from a table of those that are stored."""
+        """Return the requested columns from a table of stored ones."""
         if not self.computed:
             return table if tuple(table.columns) == names else table[list(names)]
         columns: dict[Any, Any] = {name: table[name] for name in table}
         for one in self.computed:
             values = one.compute(pd.DataFrame({name: columns[name] for name in one.needs}, copy=False))
-            # a stored column wins over a computed one of the same name
+            # a stored column takes precedence over a computed one of the same name
             columns |= {name: value for name, value in zip(one.names, values, strict=True) if name not in table}
         return pd.DataFrame({name: columns[name] for name in names}, index=table.index, copy=False)
 
@@ -269,7 +269,7 @@ class Plan(NamedTuple):
 def derivations(
     stored: tuple[str, ...], origin: Origin, peek: Callable[[str], pd.Series]
 ) -> tuple[tuple[Derivation, ...], tuple[str, ...]]:
-    """Return the columns that can be computed for a file, and their names; ``peek`` gives first values of a column."""
+    """Return the computable columns of a file, and their names; ``peek`` returns first values of a column."""
     found = list(origin.derivations)
     names = {*stored, *(name for one in found for name in one.names)}
     for plain in ("ra", "dec"):
@@ -291,7 +291,7 @@ def derivations(
 
 
 def night_from(time: pd.Series, longitude: float | None = None) -> NDArray[np.generic]:
-    """Return the night of each value of a column of times; NaN where it is not known."""
+    """Return the night of each value of a column of times; NaN if unknown."""
     unix = unix_of(time, str(time.name))
     return np.full(len(time), np.nan) if unix is None else night_of(unix, longitude)
 
@@ -302,7 +302,7 @@ def _absolute_time(names: set[str], peek: Callable[[str], pd.Series]) -> str | N
         try:
             if unix_of(peek(name), name) is not None:
                 return name
-        except KeyError:  # computed, and so in Unix time
+        except KeyError:  # computed, thus in Unix time
             return name
     return None
 

@@ -11,7 +11,7 @@ from excess.io._files import INDEX_COLUMNS, check_columns
 
 COUNT_ROWS = 1_000_000
 _OPTIONS: Any = {"encoding": "utf-8-sig", "skipinitialspace": True}
-# whether pandas drops values from a line with too many of them if it is the first one of a chunk
+# whether pandas drops surplus values from the first line of a chunk
 _CUTS_LONG_LINES = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
 
 
@@ -48,13 +48,13 @@ def count(path: Path) -> int:
 
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
     """Yield the events in order, at most ``chunk_rows`` at a time."""
-    # All columns are parsed: with a selection, pandas passes over lines that have too many values.
+    # All columns are parsed: with a selection, pandas ignores surplus values of a line.
     options = {**_OPTIONS, "low_memory": False, "chunksize": chunk_rows or COUNT_ROWS}
     if _CUTS_LONG_LINES:
         _check_lines(path)
     with pd.read_csv(path, **options) as reader:
         for chunk in reader:
-            if chunk.empty:  # a header alone; pandas takes its columns for texts
+            if chunk.empty:  # a header only; pandas would read its columns as text
                 yield pd.DataFrame(columns=list(names), dtype=float)
                 return
             yield chunk[list(names)].reset_index(drop=True)

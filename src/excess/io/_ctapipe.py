@@ -21,14 +21,14 @@ from excess.io._images import N_TELESCOPES, aggregate, multiplicity, parameters_
 
 logger = logging.getLogger("excess.io")
 
-MAX_IMAGES = 200_000  # images in memory at a time, so that showers with many images need no more than those with few
-PREFERRED = "HillasReconstructor"  # whose directions become sky positions where there are several, as in ctapipe
-CLASSIFICATION = "/dl2/event/subarray/particle_type"  # the group of ctapipe that holds a table for each classifier
-_EARLIER = "/dl2/event/subarray/classification"  # where earlier versions, and ctapipe's event writer, have it
+MAX_IMAGES = 200_000  # maximum number of images in memory at a time, independent of the number of images per shower
+PREFERRED = "HillasReconstructor"  # its directions become sky positions if there are several, as in ctapipe
+CLASSIFICATION = "/dl2/event/subarray/particle_type"  # group of ctapipe with a table per classifier
+_EARLIER = "/dl2/event/subarray/classification"  # its path in earlier versions and in ctapipe's event writer
 _DESCRIPTIONS = {
     "obs_id": "ID of the observation",
     "event_id": "ID of the event",
-    "prediction": "Probability that the event is signal, calibrated on On and Off events",
+    "prediction": "Signal probability, calibrated on On and Off events",
     "is_valid": "Whether the event passes the quality cuts of the model and has all its features",
     "score": "Score of the model, an estimate of the probability that the event is On",
     "selected": "Whether the score exceeds the threshold of the model",
@@ -82,7 +82,7 @@ class Joined:
 def lookup(
     kept: pd.DataFrame, wanted: Mapping[str, NDArray[Any]], by: Sequence[str]
 ) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
-    """Return rows of a table for wanted keys, missing where a key is not known, and whether it is known."""
+    """Return rows of a table for requested keys, missing for unknown keys, and whether they are known."""
     keys = pd.DataFrame({name: np.asarray(wanted[name]) for name in by}, copy=False)
     found = keys.merge(kept, on=list(by), how="left", indicator="_known")
     return found, (found["_known"] == "both").to_numpy()
@@ -106,7 +106,7 @@ class ImageReader:
             self.of_trigger += [name for name in ("time",) if name in layout.trigger.fields]
 
     def parts(self, max_events: int, max_images: int) -> Iterator[Images]:
-        """Yield images, at most so many events and, unless one event alone has more, so many images at a time."""
+        """Yield images, with limited numbers of events and, unless one event has more, of images at a time."""
         start = 0
         mask = self.layout.mask
         if mask is not None and all(unit.tel_id in mask for unit in self.layout.units):
@@ -116,7 +116,7 @@ class ImageReader:
                     yield part
                 return
             except _NotAligned:
-                logger.info("%s: tables are not in the order of triggers; they are read at once", self.layout.path)
+                logger.info("%s: tables are not in the order of triggers; reading them at once", self.layout.path)
         yield from self._by_key(start, max_events, max_images)
 
     def _aligned(self, max_events: int, max_images: int) -> Iterator[Images]:
@@ -152,7 +152,7 @@ class ImageReader:
             start += stop
 
     def _columns_of(self, unit: _ctapipe_layout.Unit, part: slice, keys: Columns | None) -> Columns:
-        """Return the columns of one telescope; raise _NotAligned where its rows have other keys."""
+        """Return the columns of one telescope; raise _NotAligned if its rows have other keys."""
         of_images = [name for name in ("tel_id", *self.names) if name in unit.images.fields]
         rows = unit.images.read(self.file, [*KEYS, *of_images], part)
         if keys is not None and not _same_keys(rows, keys, KEYS):
@@ -178,7 +178,7 @@ class ImageReader:
         return shower[order], {"tel_id": tel_id[order]} | columns
 
     def _joined(self, table: StoredTable, names: list[str], by: Sequence[str]) -> Joined:
-        """Return a table of the file from which columns are joined, the same at each call."""
+        """Return a table of the file to join columns from, cached."""
         return self._tables.setdefault(table.path, Joined(self.file, table, names, by))
 
     def _triggers(self) -> Joined:
@@ -200,7 +200,7 @@ class ImageReader:
         return columns | dict(zip(POINTING_COLUMNS, both, strict=True))
 
     def event_keys(self) -> Columns:
-        """Return the identifiers of all array events; those of images, in order, where events have no table."""
+        """Return the identifiers of all array events; those of images, in order, if events have no table."""
         if self.layout.events is not None:
             return self.layout.events.values(self.file, KEYS)
         found = [pd.DataFrame(unit.images.values(self.file, KEYS)) for unit in self.layout.units]
@@ -240,7 +240,7 @@ def columns(path: Path) -> tuple[str, ...]:
 
 
 def count(path: Path) -> int:
-    """Return the number of rows: array events, or images where these are all of one telescope."""
+    """Return the number of rows: array events, or images if these are all of one telescope."""
     layout = read_layout(path)
     if layout.is_single:
         return layout.n_images
@@ -251,7 +251,7 @@ def count(path: Path) -> int:
 
 
 def count_showers(file: Any, layout: Layout) -> int:
-    """Return the number of array events by the keys of their images, where they have no table of their own."""
+    """Return the number of array events by the keys of their images, if they have no table."""
     return len(ImageReader(file, layout, []).event_keys()["obs_id"])
 
 
@@ -284,13 +284,13 @@ def origin(path: Path) -> Origin:
 
 
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
-    """Yield rows in order, at most ``chunk_rows`` at a time, and those of one shower together."""
+    """Yield rows in order, at most ``chunk_rows`` at a time; rows of one shower are in one chunk."""
     with _files.open_hdf5(path) as file:
         yield from chunks_of(file, read_layout(path), names, chunk_rows)
 
 
 def chunks_of(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
-    """Yield images where a column is asked for that only images have, else array events."""
+    """Yield images if a requested column exists for images only, else array events."""
     if layout.is_single or not set(names) <= set(layout.columns):
         parts = _images(file, layout, names, chunk_rows or MAX_IMAGES)
     elif layout.events is not None and (not layout.units or set(names) <= set(layout.event_fields)):
@@ -321,7 +321,7 @@ def _showers(file: Any, layout: Layout, names: Sequence[str], limit: int) -> Ite
 
 
 def _images(file: Any, layout: Layout, names: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
-    """Yield columns of images, with what belongs to their array event."""
+    """Yield columns of images, with columns of their array event."""
     own = {name: layout.image_columns[name] for name in names if name in layout.image_columns}
     events = _EventColumns(file, layout, [name for name in names if name not in own])
     for part in ImageReader(file, layout, list(own.values())).parts(limit, limit):
@@ -356,12 +356,12 @@ class _EventColumns:
 
 def _unix(table: pd.DataFrame) -> tuple[NDArray[Any]]:
     days = table["time"].to_numpy(dtype=np.float64)
-    low, high = _coordinates.MJD_RANGE  # simulated events have times that are none, such as 0
+    low, high = _coordinates.MJD_RANGE  # simulated events have invalid times, such as 0
     return (_coordinates.unix_from_mjd(np.where((days > low) & (days < high), days, np.nan), scale="tai"),)
 
 
 def _directions(layout: Layout) -> dict[str, Direction]:
-    """Return the reconstructed direction that becomes the sky position, and the pointing."""
+    """Return the reconstructed direction used as sky position, and the pointing."""
     found = {"pointing_": Direction("pointing_alt", "pointing_az")}
     known = layout.columns
     for end in ("", "_mean"):
@@ -391,27 +391,27 @@ def _location(file: Any) -> Location | None:
     if any(value is None for value in values):
         return None
     found = Location.from_geocentric(*(float(value) for value in values if value is not None))
-    # ctapipe writes a place on the equator where the location is not known
+    # ctapipe writes a location on the equator if it is unknown
     return None if abs(found.longitude) < 1e-6 and abs(found.latitude) < 1e-6 else found
 
 
 class CtapipeCopy(CopySink):
-    """A copy that gets the table ``/dl2/event/subarray/particle_type/<prefix>``."""
+    """A copy with the additional table ``/dl2/event/subarray/particle_type/<prefix>``."""
 
     def check(self, first: pd.DataFrame) -> None:
-        """Raise EventFileError if the file has the table already, or no table of triggers that can be read."""
+        """Raise EventFileError if the file already has the table, or no readable table of triggers."""
         self._inside = f"{CLASSIFICATION}/{self.copy.prefix}"
         with _files.open_hdf5(self.copy.path) as file:
             for inside in (self._inside, f"{_EARLIER}/{self.copy.prefix}"):
                 if _files.stored_node(file, inside) is not None:
-                    raise EventFileError(f"{self.copy.path}: has a table {inside} already; choose another prefix")
+                    raise EventFileError(f"{self.copy.path}: already has a table {inside}; choose another prefix")
             if _files.stored_node(file, TRIGGER) is not None:
                 _files.stored_table(file, TRIGGER)
 
     def write(self, table: pd.DataFrame) -> None:
         """Write the copy, with the scores of events in their rows."""
         prefix = self.copy.prefix
-        # ctapipe calls the probability of signal a prediction
+        # ctapipe calls the signal probability a prediction
         names = {n: n.replace("_signal_probability", "_prediction") for n in map(str, table) if n not in KEYS}
         floats = [name for name in names if table[name].dtype.kind == "f"]
         table = table.assign(**{f"{prefix}_is_valid": np.isfinite(table[floats].to_numpy()).all(axis=1)})
@@ -422,7 +422,7 @@ class CtapipeCopy(CopySink):
             if _files.stored_node(file, TRIGGER) is not None:
                 keys = _files.stored_table(file, TRIGGER).fields(KEYS)[:]
                 if len(keys) != len(table) or any((keys[key] != table[key].to_numpy()).any() for key in KEYS):
-                    # others have nothing to store, such as images of telescopes that the quality cuts leave out
+                    # others have no scores, such as images of telescopes rejected by the quality cuts
                     table = table[table[f"{prefix}_is_valid"]]
                     places = self._find(table, keys)
             columns = [(key, keys.dtype[key]) for key in KEYS]
@@ -446,8 +446,8 @@ class CtapipeCopy(CopySink):
         known = pd.MultiIndex.from_arrays([keys[key] for key in KEYS], names=KEYS)
         given = pd.MultiIndex.from_frame(table[KEYS])
         for index, problem in (
-            (known[known.duplicated()], f"is twice in {TRIGGER}, so that its score would not find its row"),
-            (given[~given.isin(known)], f"is not in {TRIGGER}; is it complete?"),
+            (known[known.duplicated()], f"is twice in {TRIGGER}, so the row of its score is ambiguous"),
+            (given[~given.isin(known)], f"is not in {TRIGGER}; the file may be incomplete"),
             (given[given.duplicated()], "has several rows with a score; write to a file with the suffix .parquet"),
         ):
             if len(index):

@@ -25,13 +25,13 @@ from excess.io._images import N_TELESCOPES, ShowerColumn, shower_columns
 
 HIGH_RESOLUTION = "ctao_high_res"  # times as two integers: seconds since 1970 in TAI, and quarters of a nanosecond
 _TRANSFORM = ("_TRANSFORM_SCALE", "_TRANSFORM_OFFSET", "_TRANSFORM_DTYPE", "INF_VALUE", "NAN_VALUE")
-_ATTRIBUTES = ("_UNIT", "_TIME_FORMAT", *_TRANSFORM)  # ends of the names of those that are read
+_ATTRIBUTES = ("_UNIT", "_TIME_FORMAT", *_TRANSFORM)  # suffixes of the attributes that are read
 _DESCRIBED = ("UNIT", "TRANSFORM_SCALE", "TIME_FORMAT")  # a column has one of them at least, or none at all
 _DEGREES = {"deg": 1.0, "rad": 180 / np.pi}
 
 
 class FixedPoint(NamedTuple):
-    """Floats that are stored as scaled integers; ``special`` gives the integers that stand for -inf, NaN and inf."""
+    """Floats stored as scaled integers; ``special`` are the integers that represent -inf, NaN and inf."""
 
     scale: float
     offset: float
@@ -47,7 +47,7 @@ class FixedPoint(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A column as a table of the file holds it: its name there, its type, and how its values are stored."""
+    """A column of a table: its name in the file, its type, and the encoding of its values."""
 
     name: str
     dtype: np.dtype[Any]
@@ -57,14 +57,14 @@ class Field(NamedTuple):
 
     @property
     def result_dtype(self) -> np.dtype[Any]:
-        """Type of the values that are read."""
+        """Type of the decoded values."""
         if self.is_high_resolution_time:
             return np.dtype(np.float64)
         return self.fixed_point.dtype if self.fixed_point else self.dtype
 
     @property
     def degrees(self) -> float:
-        """What to multiply an angle by to get degrees."""
+        """Factor that converts an angle to degrees."""
         return _DEGREES.get(self.unit, 1.0)
 
     def of(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -79,7 +79,7 @@ class Field(NamedTuple):
         return native.astype(bool, copy=False) if self.dtype.kind == "b" else native  # a bit field is read as integers
 
 
-# tables of open files by their paths: finding one takes longer than reading a few rows
+# tables of open files by path: looking one up takes longer than reading a few rows
 _opened: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
@@ -91,7 +91,7 @@ class StoredTable(NamedTuple):
     fields: dict[str, Field]
 
     def read(self, file: Any, names: Iterable[str], part: slice = slice(None)) -> NDArray[Any]:
-        """Return rows with some columns, by their names in the file; a public name stands for that of the file."""
+        """Return rows with some columns, by their names in the file or public names."""
         opened = _opened.setdefault(file, {})
         if self.path not in opened:
             opened[self.path] = stored_table(file, self.path)
@@ -113,11 +113,11 @@ class StoredTable(NamedTuple):
         """Raise EventFileError unless the table has the columns that identify its rows."""
         for key in keys:
             if key not in self.fields:
-                raise EventFileError(f"{source}: the table {self.path} has no column {key!r}; is it complete?")
+                raise EventFileError(f"{source}: the table {self.path} has no column {key!r}; it may be incomplete")
 
 
 def find_tables(file: Any, inside: str) -> list[str]:
-    """Return the paths of the tables in a group, in order of their names; a table stands for itself."""
+    """Return the paths of the tables in a group, in order of their names; a table is returned itself."""
     if getattr(stored_node(file, inside), "dtype", None) is not None:
         return [inside] if _is_table(file, inside) else []
     # PyTables keeps its indices next to the tables, in names that start with an underscore.
@@ -130,7 +130,7 @@ def _is_table(file: Any, inside: str) -> bool:
 
 
 def _members(file: Any, inside: str) -> list[str]:
-    """Return the names in a group; none if there is no such group."""
+    """Return the names in a group; empty if it does not exist."""
     group = stored_node(file, inside)
     return stored_names(group) if isinstance(group, require("h5py", "reading HDF5").Group) else []
 
@@ -142,11 +142,11 @@ def open_table(file: Any, inside: str) -> StoredTable:
     stored, types = dataset.id.get_type(), dataset.dtype
     check_sizes(Path(file.filename), [dataset])
     check_columns(Path(file.filename), len(types.names))
-    # reading an attribute takes as long as reading hundreds of rows, and PyTables writes several for each column
+    # reading an attribute takes as long as hundreds of rows, and PyTables writes several per column
     attributes = {name: _files.read_attribute(dataset, name) for name in dataset.attrs if name.endswith(_ATTRIBUTES)}
     fields = {}
     for position, name in enumerate(types.names):
-        # PyTables keeps booleans as bit fields, which h5py takes for integers.
+        # PyTables stores booleans as bit fields, which h5py reads as integers.
         is_bool = stored.get_member_class(position) == h5py.h5t.BITFIELD
         dtype = np.dtype(bool) if is_bool and not types[name].shape else types[name]
         # Since version 4 of its data model ctapipe names attributes by the position of the column, before by its name.
@@ -161,7 +161,7 @@ def open_table(file: Any, inside: str) -> StoredTable:
 
 
 def text_of(value: Any) -> str:
-    """Return an attribute as text; nothing for one that is no text."""
+    """Return an attribute as text; empty for other types."""
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
     if isinstance(value, bytes):
@@ -170,7 +170,7 @@ def text_of(value: Any) -> str:
 
 
 def _fixed_point(attributes: Mapping[str, Any], prefix: str, dtype: np.dtype[Any]) -> FixedPoint | None:
-    """Return how a column is scaled, None where it is stored as it is."""
+    """Return the scaling of a column, None if it is not scaled."""
     scale = attributes.get(f"{prefix}TRANSFORM_SCALE") if prefix else None
     if scale is None or dtype.kind not in "iu":
         return None
@@ -203,7 +203,7 @@ class TelescopePointing(NamedTuple):
     degrees: float
 
     def of(self, keys: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        """Return altitude and azimuth at times, by interpolation, or of observations, NaN where these are unknown."""
+        """Return altitude and azimuth at times, by interpolation, or of observations, NaN if unknown."""
         if self.key == "time":
             turned = np.unwrap(self.azimuth, period=360 / self.degrees)
             return np.interp(keys, self.at, self.altitude), np.interp(keys, self.at, turned)
@@ -223,7 +223,7 @@ def telescope_pointings(file: Any) -> dict[int, str]:
 
 
 def array_pointing(file: Any) -> Derivation | None:
-    """Return the pointing of the array as a column that is computed, None if unknown."""
+    """Return the pointing of the array as a computed column, None if unknown."""
     blocks = _blocks(file)
     if blocks is not None and (blocks["frame"] == ICRS).all():
         return Derivation(("pointing_ra", "pointing_dec"), ("obs_id",), partial(_of_block, blocks=blocks))
@@ -293,7 +293,7 @@ POINTING_COLUMNS = ("telescope_pointing_altitude", "telescope_pointing_azimuth")
 
 
 class Unit(NamedTuple):
-    """Tables of images of one telescope, or of one type: that whose rows are the images, and further ones."""
+    """Tables of images of one telescope, or of one type: the table whose rows are the images, and further ones."""
 
     tel_id: int | None
     images: StoredTable
@@ -302,7 +302,7 @@ class Unit(NamedTuple):
 
 @dataclasses.dataclass
 class Layout:
-    """Tables of a file: array events and what is added to them by key, and images by telescope."""
+    """Tables of a file: array events and tables joined to them by key, and images by telescope."""
 
     path: Path
     events: StoredTable | None = None  # its rows are the array events, in order
@@ -340,7 +340,7 @@ class Layout:
 
     @cached_property
     def image_columns(self) -> dict[str, str]:
-        """Columns of images by public name: one that array events have as well ends with "_mono"."""
+        """Columns of images by public name: names that array events have as well end in "_mono"."""
         taken = set(self.event_fields) - set(KEYS)
         return {f"{name}_mono" if name in taken else name: name for name in self.image_dtypes}
 
@@ -363,7 +363,7 @@ class Layout:
 
     @cached_property
     def telescope_columns(self) -> tuple[str, ...]:
-        """Columns of images, those of their array event included."""
+        """Columns of images, including those of their array event."""
         return tuple(dict.fromkeys((*self.image_columns, *self.event_fields))) if self.units else ()
 
     @property
@@ -372,7 +372,7 @@ class Layout:
         return sum(unit.images.n_rows for unit in self.units)
 
     def degrees(self) -> Mapping[str, float]:
-        """Return what angles of images have to be multiplied by to get degrees."""
+        """Return the factor that converts angles of images to degrees."""
         tables = [table for unit in self.units for table in (unit.images, *unit.further)]
         return {name: field.degrees for table in tables for name, field in table.fields.items() if field.unit}
 
@@ -385,7 +385,7 @@ def data_level(file: Any) -> str | None:
 
 
 def read_layout(path: Path) -> Layout:
-    """Return the tables of a file; raise EventFileError where one lacks the columns that identify its rows."""
+    """Return the tables of a file; raise EventFileError if one lacks the columns that identify its rows."""
     state = path.stat()
     return _read_layout(path.absolute(), state.st_mtime_ns, state.st_size)
 
@@ -398,7 +398,7 @@ def _read_layout(path: Path, changed: int, size: int) -> Layout:
         )
         simulated = [table for table in simulated if set(KEYS) <= set(table.fields)]
         reconstructed = _reconstructed(file)
-        if not events and reconstructed:  # the longest has all events
+        if not events and reconstructed:  # the longest contains all events
             events = [reconstructed.pop(int(np.argmax([table.n_rows for table in reconstructed])))]
         if not events and simulated:
             events = [simulated.pop()]
@@ -423,7 +423,7 @@ def _units(file: Any) -> Iterator[Unit]:
     """Yield the tables of images, by telescope."""
     further = [path for group in (*TEL_SIMULATED, *_algorithms(file)) for path in find_tables(file, group)]
     images = find_tables(file, PARAMETERS)
-    if not images:  # predictions without parameters: the first algorithm has the rows
+    if not images:  # predictions without parameters: the first algorithm defines the rows
         names = dict.fromkeys(path.rpartition("/")[2] for path in further if path.startswith(TEL_RECONSTRUCTED))
         images = [next(path for path in further if path.endswith(f"/{name}")) for name in names]
     for path in images:
@@ -441,7 +441,7 @@ def _units(file: Any) -> Iterator[Unit]:
 
 
 def _is_single(file: Any, units: tuple[Unit, ...]) -> bool:
-    """Say whether all images are of one telescope, so that there is nothing to aggregate."""
+    """Return whether all images are of one telescope, so there is nothing to aggregate."""
     if len(units) != 1:
         return False
     table, is_known = units[0].images, units[0].tel_id is not None or "tel_id" not in units[0].images.fields
@@ -449,7 +449,7 @@ def _is_single(file: Any, units: tuple[Unit, ...]) -> bool:
 
 
 def _mask(file: Any) -> tuple[int, ...] | None:
-    """Return the telescopes of the mask of triggers; None if there is none that can be understood."""
+    """Return the telescopes of the mask of triggers; None if it cannot be interpreted."""
     trigger, telescopes = stored_node(file, TRIGGER), stored_node(file, TELESCOPES)
     if trigger is None or telescopes is None or MASK not in (trigger.dtype.names or ()):
         return None
@@ -464,21 +464,21 @@ def _grouped_tables(file: Any, inside: str) -> Iterator[tuple[str, str]]:
 
 
 def _algorithms(file: Any) -> Iterator[str]:
-    """Return the groups of telescope-wise predictions, one per algorithm, that hold tables of telescopes."""
+    """Return the groups of telescope-wise predictions, one per algorithm, with tables of telescopes."""
     kinds = [f"{TEL_RECONSTRUCTED}/{kind}" for kind in _members(file, TEL_RECONSTRUCTED)]
     paths = [f"{kind}/{name}" for kind in kinds for name in _members(file, kind)]
     return (path for path in paths if _members(file, path) and find_tables(file, path))
 
 
 def _reconstructed(file: Any) -> list[StoredTable]:
-    """Return the DL2 tables; names carry the algorithm, and the kind of quantity where that is not enough."""
+    """Return the DL2 tables; names include the algorithm, and the type of quantity if necessary."""
     used: set[str] = set()
     found = []
     for kind, inside in _grouped_tables(file, RECONSTRUCTED):
         table = open_table(file, inside)
         algorithm = inside.rpartition("/")[2]
         fields = {}
-        # what `excess apply` has written: ctapipe calls it a prediction
+        # output of `excess apply`, which ctapipe calls a prediction
         ours = {f"{algorithm}_score", f"{algorithm}_selected"} <= set(table.fields)
         for name, field in table.fields.items():
             public = name if name in KEYS or name.startswith(algorithm) else f"{algorithm}_{name}"

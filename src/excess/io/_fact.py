@@ -1,4 +1,4 @@
-"""FACT's HDF5 layout: a group ``events`` that holds one dataset per column."""
+"""FACT's HDF5 layout: a group ``events`` with one dataset per column."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from excess.io._coordinates import KNOWN_TELESCOPES, Origin
 from excess.io._files import FileCopy, WritableHdf5
 
 GROUP = "events"
-DEGREES_PER_MM = math.degrees(1 / 4889.0)  # by the focal length: older files hold theta in mm in the camera plane
+DEGREES_PER_MM = math.degrees(1 / 4889.0)  # from the focal length: older files have theta in mm in the camera plane
 _NAMES = [(re.compile(row["older"]), row["current"]) for row in _files.read_catalogue("fact_columns.csv")]
-Datasets = dict[str, tuple[Any, float | None]]  # of each column, and what to multiply its values by (None: nothing)
+Datasets = dict[str, tuple[Any, float | None]]  # of each column, and the factor of its values (None: none)
 
 
 def columns(path: Path) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
 
 
 def _datasets(file: Any, path: Path) -> Datasets:
-    """Return dataset and factor of each column by its current name; the current spelling wins over an older one."""
+    """Return dataset and factor of each column by its current name, which takes precedence over an older one."""
     h5py = require("h5py", "reading HDF5")
     found: Datasets = {}
     older: Datasets = {}
@@ -76,7 +76,7 @@ def _datasets(file: Any, path: Path) -> Datasets:
             (found if name == given else older)[name] = (dataset, factor)
     merged = older | found
     if not merged:
-        raise EventFileError(f"{path}: the group '{GROUP}' holds no columns")
+        raise EventFileError(f"{path}: the group '{GROUP}' has no columns")
     _files.check_sizes(path, [dataset for dataset, _ in merged.values()])
     return merged
 
@@ -92,7 +92,7 @@ def _n_events(datasets: Datasets, path: Path) -> int:
 
 
 def canonical_name(name: str) -> tuple[str, float | None]:
-    """Return the current name of a column, and what to multiply its values by (None: nothing)."""
+    """Return the current name of a column, and the factor of its values (None: none)."""
     for older, current in _NAMES:
         if match := older.fullmatch(name):
             return match.expand(current), DEGREES_PER_MM if current.startswith("theta_deg") else None
@@ -119,7 +119,7 @@ class FactFile:
         rows = min(max(len(first), SMALLEST_CHUNK), LARGEST_CHUNK)
         for name in first.columns:
             if name in group:
-                raise EventFileError(f"{self._path}: has {name!r} already; choose another name")
+                raise EventFileError(f"{self._path}: already has {name!r}; choose another name")
             values = _for_hdf5(first[name])
             dtype = h5py.string_dtype("utf-8") if values.dtype == object else values.dtype
             group.create_dataset(name, shape=(0,), maxshape=(None,), chunks=(rows,), dtype=dtype)
@@ -140,7 +140,7 @@ class FactFile:
         """Complete the file."""
         self._hdf5.close()
         if self._n_wanted not in (None, self._n_rows):
-            raise ValueError(f"columns of {self._n_rows} rows do not fit to a file of {self._n_wanted}")
+            raise ValueError(f"columns of {self._n_rows} rows do not match a file of {self._n_wanted}")
 
 
 def _for_hdf5(column: pd.Series[Any]) -> NDArray[Any]:

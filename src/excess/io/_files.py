@@ -1,8 +1,8 @@
-"""Helpers of all formats: columns, bounds on sizes, copies; and HDF5 files, opened safely.
+"""Helpers for all formats: columns, size limits, copies; and safe access to HDF5 files.
 
 No other file is read (external links, external storage and virtual datasets of HDF5 are errors), no code in a file is
-run (PyTables is not used: it unpickles attributes), and no pointer is taken from it (rows of a table have neither
-references nor values of variable length).
+executed (PyTables is not used, since it unpickles attributes), and no pointer is read from it (rows of a table have
+neither references nor values of variable length).
 """
 
 import csv
@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 from excess._utils.errors import EventFileError as EventFileError
 from excess._utils.errors import handle_once, require
 
-INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})  # numbers of rows, by libraries
+INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})  # row numbers written by libraries
 
 
 def read_catalogue(name: str, package: str = "excess.io") -> list[dict[str, str]]:
-    """Return the rows of a table that comes with the package."""
+    """Return the rows of a table distributed with the package."""
     text = files(package).joinpath(f"data/{name}").read_text(encoding="utf-8")
     return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
@@ -42,7 +42,7 @@ def read_catalogue(name: str, package: str = "excess.io") -> list[dict[str, str]
 def as_native(values: NDArray[Any]) -> NDArray[Any]:
     """Return numbers in the byte order of this machine, bytes as text, and booleans that are 0 or 1."""
     if values.dtype.kind == "b":
-        # a file can have any byte there, with which NumPy would count True values wrongly
+        # a file may contain any byte there, for which NumPy would count True values incorrectly
         return values.view(np.uint8).astype(bool)
     if values.dtype.kind == "S":
         return np.array([value.decode("utf-8", "replace") for value in values.tolist()], dtype=object)
@@ -52,20 +52,20 @@ def as_native(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def slices(n_rows: int, chunk_rows: int | None) -> Iterator[slice]:
-    """Cut ``n_rows`` rows into slices of at most ``chunk_rows``; no rows give one empty slice."""
+    """Divide ``n_rows`` rows into slices of at most ``chunk_rows``; one empty slice for no rows."""
     step = max(n_rows, 1) if chunk_rows is None else chunk_rows
     for start in range(0, max(n_rows, 1), step):
         yield slice(start, min(start + step, n_rows))
 
 
 def event_words(keys: Sequence[str], event: Sequence[Any]) -> str:
-    """Return words for an event by what identifies it."""
+    """Describe an event by its identifiers."""
     return f"the event with {', '.join(f'{key} {value}' for key, value in zip(keys, event, strict=True))}"
 
 
 @dataclass(frozen=True)
 class FileCopy:
-    """What a copy of an event file begins with, for `EventWriter`."""
+    """Source of a copy of an event file, for `EventWriter`."""
 
     source: str | PathLike[str]
     prefix: str = "excess"
@@ -79,7 +79,7 @@ class FileCopy:
 
 
 class CopySink:
-    """A copy of a file that is written when all chunks of its new columns are there, and not before."""
+    """A copy of a file, written after all chunks of its new columns are available."""
 
     def __init__(self, path: Path, first: pd.DataFrame, copy: FileCopy) -> None:
         self.path, self.copy = path, copy
@@ -87,7 +87,7 @@ class CopySink:
         self.check(first)
 
     def check(self, first: pd.DataFrame) -> None:
-        """Raise EventFileError if the file cannot have the columns of a chunk."""
+        """Raise EventFileError if the columns of a chunk cannot be added."""
         raise NotImplementedError
 
     def write(self, table: pd.DataFrame) -> None:
@@ -95,7 +95,7 @@ class CopySink:
         raise NotImplementedError
 
     def append(self, chunk: pd.DataFrame) -> None:
-        """Keep the columns of the next rows."""
+        """Store the columns of the next rows."""
         self._chunks.append(chunk)
 
     def close(self) -> None:
@@ -103,37 +103,37 @@ class CopySink:
         self.write(pd.concat(self._chunks, ignore_index=True))
 
     def check_new(self, names: Iterable[str], present: Iterable[str]) -> None:
-        """Raise EventFileError if a column is there already."""
+        """Raise EventFileError if a column already exists."""
         for name in set(names) & set(present):
-            raise EventFileError(f"{self.copy.path}: has {name!r} already; choose another name")
+            raise EventFileError(f"{self.copy.path}: already has {name!r}; choose another name")
 
 
-MOST_COLUMNS = 10_000  # columns of an event file
-LARGEST_RATIO = 100  # times that events may be larger than their file; numbers are seldom compressed to a tenth
-ALWAYS_ALLOWED = 256 << 20  # bytes of events that any file may hold: constant columns need next to nothing
+MOST_COLUMNS = 10_000  # maximum number of columns of an event file
+LARGEST_RATIO = 100  # maximum ratio of the sizes of events and file; numbers are rarely compressed to a tenth
+ALWAYS_ALLOWED = 256 << 20  # bytes of events allowed for any file: constant columns are compressed to almost nothing
 _PIECE = 1 << 20
 
 
 def largest_expansion(path: Path) -> int:
-    """Return how many bytes of events a file may hold."""
+    """Return the maximum number of bytes of events in a file."""
     return max(ALWAYS_ALLOWED, LARGEST_RATIO * path.stat().st_size)
 
 
 def check_expansion(path: Path, n_bytes: int) -> None:
-    """Raise EventFileError if a file says that it holds far more events than fit into it."""
+    """Raise EventFileError if a file declares far more events than it can contain."""
     if n_bytes > largest_expansion(path):
         raise expansion_error(path, f"{n_bytes / 2**20:,.0f} MiB")
 
 
 def expansion_error(path: Path, size: str) -> EventFileError:
-    """Return the error about a file that holds too much for its size."""
+    """Return the error about a file with too much data for its size."""
     most = f"more than {LARGEST_RATIO} times its size and {ALWAYS_ALLOWED >> 20} MiB are not read"
-    problem = f"holds {size} of events in a file of {path.stat().st_size / 2**20:,.1f} MiB; {most}"
+    problem = f"declares {size} of events in a file of {path.stat().st_size / 2**20:,.1f} MiB; {most}"
     return EventFileError(f"{path}: {problem}; if it is not damaged, write it again without compression")
 
 
 def decompress(path: Path, target: BinaryIO) -> None:
-    """Write what a gzip file holds to another file, from its beginning; EventFileError as soon as it is too much."""
+    """Decompress a gzip file to another file; raise EventFileError as soon as it is too large."""
     left = largest_expansion(path)
     with gzip.open(path) as file:
         while piece := file.read(_PIECE):
@@ -145,7 +145,7 @@ def decompress(path: Path, target: BinaryIO) -> None:
             except OSError as error:
                 if error.errno != ENOSPC:
                     raise
-                problem = f"there is no space to decompress it in {gettempdir()}"
+                problem = f"not enough space to decompress it in {gettempdir()}"
                 raise EventFileError(f"{path}: {problem}; set TMPDIR to another folder, or decompress it") from error
     target.flush()
     target.seek(0)
@@ -154,11 +154,11 @@ def decompress(path: Path, target: BinaryIO) -> None:
 def check_columns(path: Path, n_columns: int) -> None:
     """Raise EventFileError if a file has too many columns."""
     if n_columns > MOST_COLUMNS:
-        raise EventFileError(f"{path}: has {n_columns:,} columns; {MOST_COLUMNS:,} are the most")
+        raise EventFileError(f"{path}: has {n_columns:,} columns, above the maximum of {MOST_COLUMNS:,}")
 
 
 class ErrorKeepingFile(io.FileIO):
-    """A binary file that remembers the first write error, and keeps in memory what it could not write."""
+    """A binary file that stores the first write error, and buffers unwritten data in memory."""
 
     def __init__(self, path: Path, *, keep: bool = False) -> None:
         super().__init__(path, "r+" if keep else "w+")
@@ -167,11 +167,11 @@ class ErrorKeepingFile(io.FileIO):
         self.error: OSError | None = None
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to a position and return it; the end is that of everything written or kept."""
+        """Move to a position and return it; the end includes buffered data."""
         return super().seek(self._size + offset) if whence == os.SEEK_END else super().seek(offset, whence)
 
     def write(self, data: Any) -> int:
-        """Write bytes, or keep them after an error."""
+        """Write bytes, or buffer them after an error."""
         view = memoryview(data).cast("B")
         start, written = self.tell(), 0
         while written < len(view) and self.error is None:
@@ -185,7 +185,7 @@ class ErrorKeepingFile(io.FileIO):
         return len(view)
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer from the file and from what was kept; gaps are zeros."""
+        """Fill a buffer from the file and buffered data; gaps are zeros."""
         view = memoryview(buffer).cast("B")
         start = self.tell()
         stop = max(start, min(start + len(view), self._size))
@@ -199,7 +199,7 @@ class ErrorKeepingFile(io.FileIO):
         return stop - start
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the size, or only note it after an error."""
+        """Set the size, or only store it after an error."""
         self._size = self.tell() if size is None else size
         if self.error is None:
             try:
@@ -213,16 +213,16 @@ class ErrorKeepingFile(io.FileIO):
         self.close()
 
 
-CHUNK_CACHE = 2**20  # bytes for each column; the default of HDF5, up to 8 MiB, adds up over many columns
+CHUNK_CACHE = 2**20  # bytes per column; the default of HDF5, up to 8 MiB, adds up over many columns
 _LONGEST_ATTRIBUTE = 1024  # bytes of a unit, a name, or a number
-_FIXED_SIZE = "biufcS"  # kinds of NumPy types whose values are the bytes of the file
+_FIXED_SIZE = "biufcS"  # NumPy type kinds whose values are the bytes of the file
 _FILTERS_WITHOUT_COMPRESSION = {2, 3, 5, 6}  # shuffle, fletcher32, nbit and scaleoffset: at most a constant factor
 
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
     """Handle an interrupt at the end of the block: the HDF5 library crashes if its file object raises an exception."""
-    if threading.current_thread() is not threading.main_thread():  # where no handler runs
+    if threading.current_thread() is not threading.main_thread():  # no handlers run there
         yield
         return
     caught: list[int] = []
@@ -251,7 +251,7 @@ def open_hdf5(path: Path) -> Iterator[Any]:
         yield file
 
 
-@cache  # looking for a library takes longer than looking for a name in a file
+@cache  # searching for a library takes longer than looking up a name in a file
 def _h5py() -> Any:
     return require("h5py", "reading HDF5")
 
@@ -280,7 +280,7 @@ def stored_node(file: Any, inside: str) -> Any:
 
 
 def stored_table(file: Any, inside: str) -> Any:
-    """Return a table by its path inside a file; EventFileError unless its rows are numbers and texts of fixed size."""
+    """Return a table by its path in a file; raise EventFileError unless rows are numbers and text of fixed size."""
     table = stored_node(file, inside)
     types = getattr(table, "dtype", None)
     if types is None or types.names is None or table.ndim != 1:
@@ -288,15 +288,15 @@ def stored_table(file: Any, inside: str) -> Any:
     for name in types.names:
         if types[name].base.kind not in _FIXED_SIZE:
             where = f"{file.filename}: the column {name!r} of the table {inside}"
-            raise EventFileError(f"{where} holds neither numbers nor texts of fixed size; write the file without it")
+            raise EventFileError(f"{where} has neither numbers nor text of fixed size; write the file without it")
     return table
 
 
 def read_attribute(node: Any, name: str, default: Any = "") -> Any:
-    """Return an attribute if it is one short text or one number; else "", before more than that is read."""
+    """Return an attribute if it is a short text or a number; else "", before reading more than that."""
     if name not in node.attrs:
         return default
-    # texts of any length lie elsewhere in the file, and all of an array may be the same long one
+    # text of variable length is stored elsewhere in the file, and all elements may refer to the same long one
     about = node.attrs.get_id(name)
     if about.get_space().get_simple_extent_npoints() != 1 or about.dtype.itemsize > _LONGEST_ATTRIBUTE:
         return ""
@@ -305,7 +305,7 @@ def read_attribute(node: Any, name: str, default: Any = "") -> Any:
 
 
 def check_sizes(path: Path, datasets: Sequence[Any]) -> None:
-    """Raise EventFileError if datasets hold far more than fits into their file: a declared size need not be stored."""
+    """Raise EventFileError if datasets declare far more than their file can contain."""
     n_bytes = 0
     for dataset in datasets:
         # a chunk is read as a whole, and may be larger than the dataset
@@ -319,12 +319,12 @@ def check_sizes(path: Path, datasets: Sequence[Any]) -> None:
 
 
 def read_texts(dataset: Any, part: slice, path: Path) -> NDArray[Any]:
-    """Return rows of a dataset of texts; EventFileError where they are far longer than all of the file."""
-    # texts of any length lie elsewhere in the file, and many rows may refer to a single long one
+    """Return rows of a text dataset; raise EventFileError if they are far longer than the file."""
+    # text of variable length is stored elsewhere in the file, and many rows may refer to a single long one
     texts = dataset.asstr(errors="replace")
     pieces = [np.empty(0, dtype=object)]
     n_letters = 0
-    step = max(LARGEST_RATIO, 1)  # texts at once, each at most as long as the file
+    step = max(LARGEST_RATIO, 1)  # rows at once, each at most as long as the file
     for start in range(part.start, part.stop, step):
         pieces.append(texts[start : min(start + step, part.stop)].astype(object))
         n_letters += sum(map(len, pieces[-1]))
@@ -384,7 +384,7 @@ def create_table(file: Any, inside: str, new: np.dtype[Any], n_rows: int, like: 
         members = [(given.get_member_name(i), given.get_member_type(i)) for i in range(given.get_nmembers())]
         for number in range(filters.get_nfilters()):
             settings.set_filter(*filters.get_filter(number)[:3])
-    # PyTables keeps booleans as bit fields
+    # PyTables stores booleans as bit fields
     members += [(name.encode(), h5t.STD_B8LE if new[name].kind == "b" else h5t.py_create(new[name])) for name in names]
     row = h5t.create(h5t.COMPOUND, sum(kind.get_size() for _, kind in members))
     place = 0
@@ -402,14 +402,14 @@ def create_table(file: Any, inside: str, new: np.dtype[Any], n_rows: int, like: 
         if key not in dataset.attrs:
             set_text(dataset, key, text)
     dataset.attrs["NROWS"] = np.int64(n_rows)
-    if "FIELD_0_FILL" in dataset.attrs:  # PyTables wants default values of all columns, or of none
+    if "FIELD_0_FILL" in dataset.attrs:  # PyTables requires default values of all columns, or of none
         for number, column in enumerate(names, len(members) - len(names)):
             dataset.attrs[f"FIELD_{number}_FILL"] = np.zeros((), dtype="u1" if new[column].kind == "b" else new[column])
     return dataset
 
 
 def create_group(file: Any, inside: str) -> Any:
-    """Return a group of an open file by its path; those that are not there are made."""
+    """Return a group of an open file by its path; missing groups are created."""
     h5py = require("h5py", "writing HDF5")
     group = file
     for name in inside.strip("/").split("/"):
@@ -419,12 +419,12 @@ def create_group(file: Any, inside: str) -> Any:
                 set_text(made, key, value)
         group = group[name]
         if not isinstance(group, h5py.Group):
-            raise EventFileError(f"{file.filename}: {group.name} is a table, where a group of tables should be")
+            raise EventFileError(f"{file.filename}: {group.name} is a table, not a group of tables")
     return group
 
 
 def set_text(node: Any, name: str, text: str) -> None:
-    """Set an attribute to a text that PyTables takes for one, and not for bytes."""
+    """Set an attribute to a text that PyTables reads as text, not as bytes."""
     h5py = require("h5py", "writing HDF5")
     stored = text.encode()
     node.attrs.create(name, stored, dtype=h5py.string_dtype("utf-8", max(len(stored), 1)))
@@ -437,9 +437,9 @@ def write_history(node: Any, copy: FileCopy) -> None:
 
 
 def copy_attributes(source: Any, target: Any) -> None:
-    """Copy attributes of a node to another one, as they are stored: pickles of PyTables are never loaded."""
+    """Copy attributes of a node to another one in stored form: pickles of PyTables are never loaded."""
     h5py = require("h5py", "writing HDF5")
-    # references and sequences of variable length are left out, because their values are pointers
+    # references and sequences of variable length are skipped, because their values are pointers
     for name in source.attrs:
         key = name.encode()
         given = h5py.h5a.open(source.id, key)

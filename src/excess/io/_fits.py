@@ -39,12 +39,12 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @contextmanager
 def open_fits(path: Path) -> Iterator[list[Any]]:
-    """Open a file for reading and give its HDUs; ValueError if its headers or data are not complete."""
+    """Open a file for reading and yield its HDUs; raise ValueError if its headers or data are incomplete."""
     fits = require("astropy.io.fits", "reading FITS")
     check_regular_file(path)
     with ExitStack() as opened:
         with warnings.catch_warnings():
-            # Whether the file is cut short is checked exactly; odd header cards do no harm.
+            # Truncation is checked exactly; invalid header cards are harmless.
             warnings.simplefilter("ignore")
             file = opened.enter_context(_unpacked(path))
             n_units = count_units(file, os.fstat(file.fileno()).st_size)
@@ -56,7 +56,7 @@ def open_fits(path: Path) -> Iterator[list[Any]]:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[BinaryIO]:
-    """Open a file; a compressed one is decompressed to a temporary one, so that memory does not depend on its size."""
+    """Open a file; a compressed one is decompressed to a temporary file, which bounds the memory."""
     with path.open("rb") as file:
         if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             file.seek(0)
@@ -64,53 +64,53 @@ def _unpacked(path: Path) -> Iterator[BinaryIO]:
             return
     with TemporaryFile() as target:
         decompress(path, target)
-        with os.fdopen(os.dup(target.fileno()), "rb") as file:  # astropy wants one that cannot be written to
+        with os.fdopen(os.dup(target.fileno()), "rb") as file:  # astropy requires a read-only file
             yield file
 
 
 def count_units(file: BinaryIO, size: int) -> int:
-    """Return the number of headers of an open file of some size in bytes, each with its data."""
+    """Return the number of headers of an open file of given size in bytes, each with its data."""
     fits = require("astropy.io.fits", "reading FITS")
     position = 0
     for number in range(MOST_UNITS):
         file.seek(position)
-        # what follows the last extension, such as zeros up to the end of a tape block, is no header
+        # padding after the last extension, such as zeros up to the end of a tape block, is not a header
         if number > 0 and file.read(8) != b"XTENSION":
             return number
         file.seek(position)
         where = f"header {number + 1}"
         n_bytes = _data_size(fits.Header.fromfile(file), where)
         position = file.tell() + -(-n_bytes // BLOCK) * BLOCK
-        # the last block may be cut where there are no data any more
+        # the last block may be truncated after the end of the data
         if file.tell() + n_bytes > size:
-            raise ValueError(f"the file ends before the data of its {where} do; copy it again")
+            raise ValueError(f"the file ends before the data of its {where}; copy it again")
     raise ValueError(f"it has more than {MOST_UNITS:,} headers")
 
 
 def _data_size(header: Any, where: str) -> int:
-    """Return the bytes of the data behind a header."""
+    """Return the number of bytes of the data after a header."""
 
     def number(keyword: str, default: int, low: int, high: int = 2**62) -> int:
         value = header.get(keyword, default)
         if type(value) is not int or not low <= value <= high:
-            raise ValueError(f"its {where} has an impossible {keyword}, {value!r:.40}")
+            raise ValueError(f"its {where} has an invalid {keyword}, {value!r:.40}")
         return value
 
     number("TFIELDS", 0, 0, MOST_AXES)
     axes = [number(f"NAXIS{axis + 1}", 0, 0) for axis in range(number("NAXIS", 0, 0, MOST_AXES))]
-    if header.get("GROUPS") is True and axes and axes[0] == 0:  # random groups, by a rule of their own
+    if header.get("GROUPS") is True and axes and axes[0] == 0:  # random groups have their own rule
         axes = axes[1:]
     bits, groups, extra = number("BITPIX", 8, -64, 64), number("GCOUNT", 1, 0), number("PCOUNT", 0, 0)
     return abs(bits) * groups * (extra + prod(axes)) // 8 if axes else 0
 
 
-HEADER_COLUMNS = {  # header keywords of a run that become constant columns; a column of the table wins
+HEADER_COLUMNS = {  # header keywords of a run that become constant columns; table columns take precedence
     **{f"pointing_{axis}": f"{axis.upper()}_PNT" for axis in ("ra", "dec", "alt", "az")},
     **{"obs_id": "OBS_ID", "object": "OBJECT", "object_ra": "RA_OBJ", "object_dec": "DEC_OBJ"},
     **{"livetime": "LIVETIME", "ontime": "ONTIME", "deadc": "DEADC", "date_obs": "DATE-OBS"},
 }
 GOOD_TIME = "in_gti"  # column that is true for events inside the good time intervals of their file
-MOVING = ("DRIFT", "RASTER", "SLEW", "SCAN")  # modes in which the pointing moves, so one position is not enough
+MOVING = ("DRIFT", "RASTER", "SLEW", "SCAN")  # modes with a moving pointing, for which one position is not sufficient
 
 
 def columns(path: Path) -> tuple[str, ...]:
@@ -165,33 +165,33 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
 
 @contextmanager
 def _events(path: Path) -> Iterator[tuple[Any, Any]]:
-    """Open the extension EVENTS, and all of the file; one that ends before its data does is an error."""
+    """Open the extension EVENTS, and the whole file; raise an error if it is truncated."""
     table = require("astropy.io.fits", "reading FITS").BinTableHDU
     with open_fits(path) as hdus:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd header cards do no harm
+            warnings.simplefilter("ignore")  # invalid header cards are harmless
             found = [hdu for hdu in hdus if hdu.name == "EVENTS" or hdu.header.get("HDUCLAS1") == "EVENTS"]
-            # event lists of air-shower arrays without further conventions have sky positions at least
+            # event lists of air-shower arrays without further conventions have at least sky positions
             found = found or [hdu for hdu in hdus if {"RA", "DEC"} <= set(_names(hdu))]
         if not found:
             names = ", ".join(hdu.name for hdu in hdus[:8]) + (", ..." if len(hdus) > 8 else "")
-            problem = f"has no extension EVENTS, nor another table with RA and DEC, only {names}"
-            raise EventFileError(f"{path}: {problem}; leave out files of instrument responses and indices")
+            problem = f"has no extension EVENTS, or another table with RA and DEC, only {names}"
+            raise EventFileError(f"{path}: {problem}; exclude files of instrument responses and indices")
         hdu = found[0]
         if not isinstance(hdu, table):
-            raise EventFileError(f"{path}: the extension EVENTS is no binary table")
+            raise EventFileError(f"{path}: the extension EVENTS is not a binary table")
         if hdu.header["NAXIS2"] > 0 and hdu.header["NAXIS1"] < 1:
-            raise EventFileError(f"{path}: its table of events has rows of no bytes; is it complete?")
+            raise EventFileError(f"{path}: its table of events has empty rows; the file may be incomplete")
         yield hdu, hdus
 
 
 def _names(hdu: Any) -> dict[str, str]:
-    """Return the names of the columns of a table by their upper-case ones; none for an image."""
+    """Return the names of the columns of a table by their upper-case names; empty for an image."""
     return {str(name).upper(): name for name in getattr(getattr(hdu, "columns", None), "names", None) or ()}
 
 
 def _scalar_columns(hdu: Any) -> dict[str, str]:
-    """Return the names in the file by their lower-case ones, for columns of one value per event."""
+    """Return the names in the file by their lower-case names, for columns with one value per event."""
     return {
         column.name.lower(): column.name
         for column in hdu.columns
@@ -200,8 +200,8 @@ def _scalar_columns(hdu: Any) -> dict[str, str]:
 
 
 def _constants(header: Any, hdus: Any) -> dict[str, Any]:
-    """Return the columns from the header; good time intervals take the place of its observation time and live time."""
-    # the position of a drift scan in the header is that of its start, or of its middle
+    """Return the columns from the header; good time intervals replace its observation time and live time."""
+    # the header position of a drift scan is that of its start, or of its middle
     without = {"pointing_ra", "pointing_dec"} if _is_moving(header) else set()
     found = {name: header.get(key) for name, key in HEADER_COLUMNS.items() if name not in without}
     found = {name: value for name, value in found.items() if isinstance(value, (int, float, str))}
@@ -246,14 +246,14 @@ def good_time(path: Path, intervals: Sequence[tuple[float, float]]) -> FloatArra
 
 
 def _is_inside(time: pd.Series, reference: tuple[float, float, str] | None, good: FloatArray) -> NDArray[np.bool_]:
-    """Return which times are in a good time interval, its start included."""
+    """Return whether times are in a good time interval, including its start."""
     at = _seconds(time.to_numpy(dtype=np.float64), reference)
     number = np.searchsorted(good[:, 0], at, side="right") - 1
     return np.asarray(at < np.append(good[:, 1], -np.inf)[number])  # the last one is for times before the first start
 
 
 def _seconds(times: FloatArray, reference: tuple[float, float, str] | None) -> FloatArray:
-    """Return Unix times, or times as they are where their origin is not known."""
+    """Return Unix times, or times unchanged if their origin is unknown."""
     return times if reference is None else _unix(pd.Series(times), reference)
 
 
@@ -312,24 +312,24 @@ def _pointing_table(hdus: Any, header: Any) -> Derivation | None:
     return Derivation(("pointing_ra", "pointing_dec"), (UNIX_TIME,), compute)
 
 
-FORMS = {"b": "L", "i": "K", "u": "K", "f": "D"}  # formats of new columns by the kind of their values
+FORMS = {"b": "L", "i": "K", "u": "K", "f": "D"}  # formats of new columns by type kind
 _ABOUT = ("unit", "null", "bscale", "bzero", "disp", "dim", "coord_type", "coord_unit", "coord_inc", "time_ref_pos")
 
 
 class FitsCopy(CopySink):
-    """A copy of a FITS file whose table of events gets further columns, in upper case."""
+    """A copy of a FITS file with additional columns in its table of events, in upper case."""
 
     def check(self, first: pd.DataFrame) -> None:
-        """Raise EventFileError if the table of events has a new column already."""
+        """Raise EventFileError if the table of events already has a new column."""
         with _events(self.copy.path) as (hdu, _):
             self._n_wanted = int(hdu.header["NAXIS2"])
             self.check_new(map(str.upper, first.columns), map(str.upper, hdu.columns.names))
             _check_lists(self.copy.path, hdu)
 
     def write(self, table: pd.DataFrame) -> None:
-        """Write the copy, with all events or with those that are selected."""
+        """Write the copy, with all or selected events."""
         if len(table) != self._n_wanted:
-            raise ValueError(f"columns of {len(table)} rows do not fit to a file of {self._n_wanted}")
+            raise ValueError(f"columns of {len(table)} rows do not match a file of {self._n_wanted}")
         fits = require("astropy.io.fits", "writing FITS")
         only = self.copy.only
         keep = slice(None) if only is None else table[only].to_numpy(dtype=bool)
@@ -353,21 +353,21 @@ class FitsCopy(CopySink):
 
 
 def _check_lists(path: Path, hdu: Any) -> None:
-    """Raise EventFileError if columns of variable length hold far more than the file: rows may share their values."""
-    # a row has the number of its values, of about 8 bytes each, and the place of the first one
+    """Raise EventFileError if columns of variable length declare far more than the file: rows may share values."""
+    # a row contains the number of its values, of about 8 bytes each, and the position of the first one
     lists = [column.name for column in hdu.columns if column.format.lstrip("0123456789")[:1] in ("P", "Q")]
     rows = hdu.data.view(np.ndarray) if lists else {}
     check_expansion(path, int(sum(8 * np.maximum(rows[name][:, 0], 0).sum(dtype=np.float64) for name in lists)))
 
 
 def copy_table(hdu: Any, keep: Any, columns: Mapping[str, Any]) -> Any:
-    """Return some rows of a table with columns added or replaced, those of None left out; its header stays."""
+    """Return some rows of a table with columns added, replaced, or removed (None); its header is kept."""
     fits = require("astropy.io.fits", "writing FITS")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # odd header cards do no harm
+        warnings.simplefilter("ignore")  # invalid header cards are harmless
         found: dict[str, Any] = {}
         for column in hdu.columns:
-            # texts as bytes, because they need not be ASCII
+            # text as bytes, because it may not be ASCII
             rows = hdu.data.view(np.ndarray) if column.format.endswith("A") else hdu.data
             about = {name: getattr(column, name) for name in _ABOUT}
             found[column.name] = fits.Column(column.name, column.format, array=rows[column.name][keep], **about)
@@ -382,18 +382,18 @@ def copy_table(hdu: Any, keep: Any, columns: Mapping[str, Any]) -> Any:
 
 
 def write_hdus(path: Path, hdus: list[Any], compressed: bool) -> None:
-    """Write HDUs to a file; those that were read and not changed keep their bytes."""
+    """Write HDUs to a file; unchanged HDUs keep their bytes."""
     fits = require("astropy.io.fits", "writing FITS")
-    written = io.BytesIO()  # because astropy does not pass on why a file cannot be written
+    written = io.BytesIO()  # because astropy does not propagate write errors
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fits.HDUList(hdus).writeto(written)
-    # compressed without name and time, so that the same events give the same bytes
+    # compressed without name and time, so files are reproducible
     path.write_bytes(gzip.compress(written.getbuffer(), 6, mtime=0) if compressed else written.getbuffer())
 
 
 def header_lines(remarks: Sequence[str]) -> Iterator[str]:
-    """Yield remarks in lines that fit into a header, which has ASCII alone."""
+    """Yield remarks in lines that fit into a header, as ASCII."""
     for remark in remarks:
         yield from wrap(remark.encode("ascii", "replace").decode(), 70)
 
@@ -405,7 +405,7 @@ _HISTORY = "excess apply: the runs of this folder have scores."
 
 
 def find_run_index(paths: Iterable[Path]) -> RunIndex | None:
-    """Return the index that lists FITS runs: in their folder, or in the folder above it."""
+    """Return the index that lists FITS runs: in their folder, or in its parent folder."""
     given = [_full(path) for path in paths]
     folders = dict.fromkeys(folder for path in given for folder in (path.parent, path.parent.parent))
     found = [RunIndex(folder) for folder in folders if (folder / HDU_INDEX).is_file()]
@@ -416,7 +416,7 @@ def find_run_index(paths: Iterable[Path]) -> RunIndex | None:
 
 
 class RunIndex:
-    """The tables ``hdu-index.fits.gz`` and ``obs-index.fits.gz`` of a folder, as gamma-astro-data-formats has them."""
+    """The tables ``hdu-index.fits.gz`` and ``obs-index.fits.gz`` of a folder, as in gamma-astro-data-formats."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -443,7 +443,7 @@ class RunIndex:
         return found
 
     def _kept(self, folder: Path, copies: Mapping[Path, Path]) -> dict[int, Path]:
-        """Return the names of copies by the observations whose events are in a folder, or are to be."""
+        """Return the names of copies by the observations whose events are, or will be, in a folder."""
         names = {_full(path): target.name for path, target in copies.items()}
         kept = {}
         for obs_id, kind, file in self._rows:
@@ -453,7 +453,7 @@ class RunIndex:
         return kept
 
     def companions(self, folder: Path, copies: Mapping[Path, Path]) -> dict[Path, Path]:
-        """Return other files of the observations, such as instrument response, and where their copies go."""
+        """Return other files of the observations, such as instrument response, and the paths of their copies."""
         kept = self._kept(folder, copies)
         events = {file for _, kind, file in self._rows if kind == "events"}
         found = {}
@@ -461,17 +461,17 @@ class RunIndex:
             inside = Path(os.path.normpath(file))
             if obs_id in kept and file not in events and (self.folder / file).is_file():
                 if inside.is_absolute() or inside.parts[0] == "..":
-                    logger.warning("%s: is not copied, because it is outside of %s", self.folder / file, self.folder)
+                    logger.warning("%s: is not copied, because it is outside %s", self.folder / file, self.folder)
                 else:
                     found[self.folder / file] = folder / inside
         return found
 
     def tables(self, folder: Path) -> list[Path]:
-        """Return the paths that `write` gives the tables in a folder."""
+        """Return the paths of the tables written by `write` in a folder."""
         return [folder / name for name in (HDU_INDEX, OBS_INDEX) if (self.folder / name).is_file()]
 
     def write(self, folder: Path, copies: Mapping[Path, Path]) -> None:
-        """Write the rows of the observations whose events are in a folder, and copy the other files that they name."""
+        """Write the rows of the observations whose events are in a folder, and copy the other files of these rows."""
         for source, target in self.companions(folder, copies).items():
             target.parent.mkdir(parents=True, exist_ok=True)
             with wrap_errors(target, "writing"), replacing(target) as temporary:
@@ -496,7 +496,7 @@ class RunIndex:
 
 
 def is_copied_index(path: Path) -> bool:
-    """Say whether an index is from an earlier call of `RunIndex.write`."""
+    """Return whether an index is from an earlier call of `RunIndex.write`."""
     fits = require("astropy.io.fits", "reading FITS")
     try:
         return _HISTORY in str(fits.getheader(path, 1).get("HISTORY", ""))
@@ -505,23 +505,23 @@ def is_copied_index(path: Path) -> bool:
 
 
 def is_same_content(path: Path, other: Path) -> bool:
-    """Say whether two files have the same bytes."""
+    """Return whether two files have the same bytes."""
     return path.is_file() and filecmp.cmp(path, other, shallow=False)
 
 
 def _full(path: Path) -> Path:
-    """Return the full path; links stay as they are."""
+    """Return the full path without resolving links."""
     return Path(os.path.abspath(path))  # noqa: PTH100 (`absolute` leaves ".." in it)
 
 
 @contextmanager
 def _open_table(path: Path) -> Iterator[Any]:
-    """Open the table of an index, by `astropy.io.fits` alone: `astropy.table` makes objects that comments describe."""
+    """Open the table of an index with `astropy.io.fits`, since `astropy.table` creates objects from comments."""
     with wrap_errors(path, "reading the index of the runs"), open_fits(path) as hdus:
         if len(hdus) < 2 or not isinstance(hdus[1], require("astropy.io.fits", "reading FITS").BinTableHDU):
             raise ValueError("its first extension is not a table")
         if (n_rows := hdus[1].header["NAXIS2"]) > MOST_INDEX_ROWS:  # a row becomes objects of half a kilobyte
-            raise ValueError(f"it has {n_rows:,} rows; {MOST_INDEX_ROWS:,} are the most")
+            raise ValueError(f"it has {n_rows:,} rows, above the maximum of {MOST_INDEX_ROWS:,}")
         _check_lists(path, hdus[1])
         yield hdus[1]
 
@@ -537,7 +537,7 @@ def _text_column(name: str, texts: Sequence[str], keep: NDArray[np.bool_]) -> An
 
 
 _RESPONSES = {"aeff": "EFFECTIVE AREA", "edisp": "ENERGY DISPERSION", "psf": "POINT SPREAD FUNCTION"}
-_MARK = "EXCESSEF"  # keyword of an effective area that was multiplied, so that it is not done twice
+_MARK = "EXCESSEF"  # keyword of a multiplied effective area, to avoid a second multiplication
 
 
 def write_efficiency(
@@ -564,11 +564,11 @@ def write_efficiency(
 
 
 def write_sky_map(path: Path, images: Mapping[str, FloatArray], center: tuple[float, float], step: float) -> None:
-    """Write images around a position, whose rows go to the north and columns to the east, with world coordinates."""
+    """Write images around a position, with rows from south to north, columns to the east, and world coordinates."""
     fits = require("astropy.io.fits", "writing FITS")
     hdus = [fits.PrimaryHDU()]
     for name, values in images.items():
-        # angles to the centre are kept, which is the projection ARC; east is on the left, as in images of the sky
+        # angles to the centre are preserved by the projection ARC; east is on the left, as in sky images
         hdus.append(fits.ImageHDU(values[:, ::-1].astype(np.float32), name=name))
         middle = (len(values) + 1) / 2
         for axis, kind, at, change in ((1, "RA---ARC", center[0], -step), (2, "DEC--ARC", center[1], step)):
@@ -580,7 +580,7 @@ def write_sky_map(path: Path, images: Mapping[str, FloatArray], center: tuple[fl
 
 
 def read_event_columns(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Return columns of the table of events as they are, by the names of this package; those that there are."""
+    """Return existing columns of the table of events, by the names of this package."""
     with wrap_errors(path, "reading FITS"), open_fits(path) as hdus:
         tables = [hdu for hdu in hdus if hdu.name == "EVENTS"]
         present = {column.name.upper(): column.name for hdu in tables[:1] for column in hdu.columns}
@@ -626,13 +626,13 @@ def multiply_effective_area(
             raise EventFileError(f"{source}: has no effective area (EFF_AREA), only {names}; give a file that has one")
         for hdu in found:
             if _MARK in hdu.header:
-                problem = "its effective area was multiplied by an efficiency already"
-                raise EventFileError(f"{source}: {problem}; give the original file")
+                problem = "its effective area was already multiplied by an efficiency"
+                raise EventFileError(f"{source}: {problem}; use the original file")
             unit = units.Unit(hdu.columns["ENERG_LO"].unit or "TeV")
             low, high = ((hdu.data[name] * unit).to_value("TeV") for name in ("ENERG_LO", "ENERG_HI"))
             area = hdu.data["EFFAREA"]
             values = factor(np.sqrt(np.maximum(low, high / 100) * high))
-            # energies are the last axis, as the layout has it, behind offsets from the pointing
+            # energies are the last axis of the layout, after offsets from the pointing
             area[:] = area * values.reshape(len(area), *(1,) * (area.ndim - 2), -1)
             hdu.header[_MARK] = (of, "EFFAREA times an efficiency of excess")
             for line in header_lines(history):
@@ -661,7 +661,7 @@ def pointing_zenith(path: Path) -> float | None:
 
 
 class RadMax(NamedTuple):
-    """Largest angle to the source for which an instrument response holds, by energy and offset from the pointing."""
+    """Maximum angle to the source for which an instrument response is valid, by energy and offset from the pointing."""
 
     path: Path
     energy: FloatArray  # edges, in the unit of the energies of events
@@ -669,14 +669,14 @@ class RadMax(NamedTuple):
     radius: FloatArray  # in deg, by offset and energy
 
     def at(self, energy: FloatArray, offset: FloatArray) -> FloatArray:
-        """Return the largest angle of events in deg; the first and the last bin are open."""
+        """Return the maximum angle of events in deg; the first and the last bin are open."""
         column = np.searchsorted(self.energy[1:-1], energy, side="right")
         row = np.abs(np.subtract.outer(offset, self.offset)).argmin(axis=-1)
         return np.asarray(self.radius[row, column])
 
 
 def read_rad_max(path: Path) -> RadMax | None:
-    """Return RAD_MAX of a run: a table or keyword of its response, in its own file or in one that an index lists."""
+    """Return RAD_MAX of a run: a table or keyword of its response, in its own file or one listed in an index."""
     return _read_rad_max(path, path.stat().st_mtime_ns)
 
 
@@ -716,7 +716,7 @@ def _rad_max_in(path: Path, hdus: Any, energy_unit: str) -> RadMax | None:
             offset = (read("THETA_LO", "deg") + read("THETA_HI", "deg")) / 2
             radius = np.nan_to_num(read("RAD_MAX", "deg")).reshape(-1, len(low))
             if len(radius) != len(offset) or not (radius > 0).any() or (np.diff(low) <= 0).any():
-                raise ValueError("its table RAD_MAX has impossible axes or values")
+                raise ValueError("its table RAD_MAX has invalid axes or values")
             return RadMax(path, np.append(low, high[-1]), offset, radius)
         value = hdu.header.get("RAD_MAX")
         if fixed is None and isinstance(value, float) and 0 < value < 90:

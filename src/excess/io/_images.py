@@ -1,6 +1,6 @@
-"""Telescope images of one shower as one event, and columns that encode where an event came from.
+"""Aggregation of telescope images to showers, and columns that encode the origin of an event.
 
-Images of one shower are not independent events, so that a significance must not count them one by one.
+Images of one shower are not independent events, so a significance must not count them individually.
 """
 
 import re
@@ -16,18 +16,18 @@ from excess._utils.checks import FloatArray
 from excess._utils.errors import missing_column
 from excess.io._files import read_catalogue
 
-_OF_CLASSIFIER = "it is the output of a classifier, which may know the position"
+_OF_CLASSIFIER = "it is the output of a classifier, which may depend on the position"
 _RULES = [
     (row["spelling"] == "plain", re.compile(row["pattern"], re.IGNORECASE), row["reason"])
     for row in read_catalogue("origin_columns.csv")
 ]
-NAMED_ONLY = (_OF_CLASSIFIER, "it is a property of the run")  # reasons that a user may overrule by naming a feature
-_STATISTIC = re.compile(r"_(mean|min|max|std|sum)$")  # what the names of statistics of a shower's images end with
+NAMED_ONLY = (_OF_CLASSIFIER, "it is a property of the run")  # reasons that a user may override by naming a feature
+_STATISTIC = re.compile(r"_(mean|min|max|std|sum)$")  # suffixes of the statistics of a shower's images
 _UNIT = re.compile(r"_(deg|degree|degrees|rad|radian|radians|mm|cm|m|km|arcmin|arcsec|h|hours?|s|ns|sec|camera_frame)$")
 
 
 def origin_of(name: str, *, is_reference: bool = False) -> str | None:
-    """Return why a column encodes where an event came from, None if it does not."""
+    """Return why a column encodes the origin of an event, None if it does not."""
     spellings = dict.fromkeys((name, _STATISTIC.sub("", name)))
     plain = [one for spelling in spellings for one in _plain(spelling)]
     names = {False: list(spellings), True: plain}
@@ -38,7 +38,7 @@ def origin_of(name: str, *, is_reference: bool = False) -> str | None:
 
 
 def _plain(name: str) -> tuple[str, str]:
-    """Return a name in lower case with underscores between its words, and the same without a unit at its end."""
+    """Return a name in lower case with underscores between its words, and the same without a trailing unit."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace(".", "_").replace("-", "_")).lower()
     # the prefix of members in MARS, and of branches in other frameworks
     words = re.sub(r"^(f|rec|mhillas|mhillassrc|mpointingpos|mtime)_+", "", words)
@@ -46,14 +46,14 @@ def _plain(name: str) -> tuple[str, str]:
 
 
 N_TELESCOPES = "n_telescopes"  # column with the number of images of a shower that have parameters
-INTENSITIES = ("hillas_intensity", "intensity")  # total charge of an image, by which means are weighted: the first
+INTENSITIES = ("hillas_intensity", "intensity")  # total charge of an image, the weight of means: the first available
 KEYS = ("obs_id", "event_id", "tel_id")
 Images = Mapping[str, NDArray[Any]]
 Numbers = NDArray[np.intp]  # the shower of each image
 
 
 class ShowerColumn(NamedTuple):
-    """A column of showers: the parameter of images that it comes from, and the statistic."""
+    """A column of showers: the image parameter and the statistic."""
 
     parameter: str
     statistic: str
@@ -65,7 +65,7 @@ class ShowerColumn(NamedTuple):
 
 
 class Shower(NamedTuple):
-    """Images with a value, in order of their showers: where those of a shower start, and which shower it is."""
+    """Images with a value, in order of their showers: the start of each shower, and its index."""
 
     value: FloatArray
     weights: FloatArray
@@ -74,7 +74,7 @@ class Shower(NamedTuple):
 
     @property
     def mean(self) -> FloatArray:
-        """Mean of each shower, weighted by intensity; the plain one where no image has an intensity."""
+        """Mean of each shower, weighted by intensity; unweighted if no image has an intensity."""
         total = np.add.reduceat(self.weights, self.starts)
         weighted = np.add.reduceat(self.weights * self.value, self.starts)
         if (total > 0).all():
@@ -103,7 +103,7 @@ STATISTICS: dict[str, Callable[[Shower], NDArray[Any]]] = {  # of the images of 
 
 
 def shower_columns(dtypes: Mapping[str, np.dtype[Any]]) -> dict[str, ShowerColumn]:
-    """Return the columns of showers that follow from parameters of images, by name."""
+    """Return the columns of showers that can be computed from image parameters, by name."""
     found = []
     for name, dtype in dtypes.items():
         if name in KEYS or dtype.kind not in "biuf":
@@ -118,7 +118,7 @@ def shower_columns(dtypes: Mapping[str, np.dtype[Any]]) -> dict[str, ShowerColum
 
 
 def parameters_needed(columns: Iterable[ShowerColumn], known: Mapping[str, Any]) -> list[str]:
-    """Return the parameters of images that columns of showers are computed from."""
+    """Return the image parameters required by columns of showers."""
     pairs = [(column.parameter, _partner(column.parameter, known)) for column in columns]
     intensity = next((name for name in INTENSITIES if name in known), None)
     return list(dict.fromkeys(name for name in (*chain.from_iterable(pairs), intensity) if name is not None))
@@ -131,7 +131,7 @@ def aggregate(
     intensity = next((images[name] for name in INTENSITIES if name in images), None)
     weights = np.ones(len(shower)) if intensity is None else np.asarray(intensity, dtype=np.float64)
     known = np.isfinite(weights)
-    if not known.all():  # images that were cleaned away have no intensity, and codes in the place of numbers
+    if not known.all():  # images removed by cleaning have no intensity, and codes in place of numbers
         images = {name: values[known] for name, values in images.items()}
         shower, weights = shower[known], weights[known]
     weights = np.maximum(weights, 0.0)
@@ -169,7 +169,7 @@ def _select(values: FloatArray, weights: FloatArray, shower: NDArray[np.intp]) -
 
 
 def _partner(name: str, known: Mapping[str, Any]) -> str | None:
-    """Return the other angle of a direction, None for a parameter that is none."""
+    """Return the other angle of a direction, None for other parameters."""
     for own, other in (("alt", "az"), ("az", "alt")):
         if name == own or name.endswith(f"_{own}"):
             partner = name.removesuffix(own) + other
@@ -218,7 +218,7 @@ def may_need(columns: Iterable[str]) -> set[str]:
     """Return the names of all columns of images from which columns of showers may be computed."""
     found = {*columns}
     found |= {name.rpartition("_")[0] for name in found if "_" in name}
-    # the mean of a direction needs both of its angles
+    # the mean of a direction requires both of its angles
     found |= {name.removesuffix("alt") + "az" for name in found if name.endswith("alt")}
     found |= {name.removesuffix("az") + "alt" for name in found if name.endswith("az")}
     return found | {*INTENSITIES}

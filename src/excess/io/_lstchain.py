@@ -1,4 +1,4 @@
-"""lstchain's HDF5 files (DL1 and DL2): one wide table of images, which are events where there is one telescope.
+"""lstchain's HDF5 files (DL1 and DL2): one wide table of images, which are events for a single telescope.
 
 Files are read with h5py alone: attributes that are Python pickles are never loaded.
 """
@@ -20,11 +20,11 @@ from excess.io._files import CopySink
 
 GROUPS = {"DL2": "/dl2/event/telescope/parameters", "DL1": "/dl1/event/telescope/parameters"}
 MARKS = {"intensity", "width", "length"}  # columns of lstchain, whose names in ctapipe begin with "hillas"
-TIMES = ("dragon_time", "trigger_time", "ucts_time")  # columns that hold Unix times; the first that has any is used
+TIMES = ("dragon_time", "trigger_time", "ucts_time")  # columns of Unix times; the first with values is used
 ANGLES = ("reco_alt", "reco_az", "alt_tel", "az_tel", "mc_alt", "mc_az", "mc_alt_tel", "mc_az_tel")  # in rad
-FIRST_ROWS = 10_000  # rows that are searched for several telescopes, because images of a shower follow each other
+FIRST_ROWS = 10_000  # rows searched for several telescopes, since images of a shower are consecutive
 TO_DEGREES = 180 / np.pi
-BLOCK = 100_000  # rows that are copied at once
+BLOCK = 100_000  # rows copied at once
 
 
 def data_level(file: Any) -> str | None:
@@ -116,10 +116,10 @@ def _layout(path: Path, table: StoredTable) -> Layout:
 
 
 class LstchainCopy(CopySink):
-    """A copy whose table of images is written anew, with further columns at the end of each row."""
+    """A copy whose table of images is rewritten, with further columns at the end of each row."""
 
     def check(self, first: pd.DataFrame) -> None:
-        """Raise EventFileError if the table cannot be read, or has a new column already."""
+        """Raise EventFileError if the table cannot be read, or already has a new column."""
         with _files.open_hdf5(self.copy.path) as file:
             self._inside = _inside(file, self.copy.path)
             self.check_new(set(first.columns) - set(KEYS), _files.stored_table(file, self._inside).dtype.names)
@@ -149,9 +149,9 @@ class LstchainCopy(CopySink):
         images = pd.MultiIndex.from_arrays([keys[key] for key in KEYS], names=KEYS)
         wrong = events[events.duplicated() | ~events.isin(images)]
         if len(wrong):
-            problem = f"{_files.event_words(KEYS, wrong[0])} is not where it was expected in {self._inside}"
+            problem = f"{_files.event_words(KEYS, wrong[0])} is not at its expected position in {self._inside}"
             raise EventFileError(f"{self.copy.path}: {problem}; write to a file with the suffix .parquet")
         places = events.get_indexer(images)
         if (places < 0).any():
-            raise ValueError(f"columns of {len(events)} rows do not fit to a file of {len(images)}")
+            raise ValueError(f"columns of {len(events)} rows do not match a file of {len(images)}")
         return places

@@ -41,24 +41,24 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
 
 @contextmanager
 def _open(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
-    """Open a file once it is known to hold no more than it can; of ``texts`` each value is read once."""
+    """Open a file after checking its declared size; values of ``texts`` are read once each."""
     parquet = require("pyarrow.parquet", "reading Parquet")
     types = require("pyarrow.types", "reading Parquet")
-    # By default Arrow holds all of the file that was read so far; this is as fast, in constant memory.
+    # By default Arrow keeps all data read so far in memory; this is as fast, in constant memory.
     options = {"read_dictionary": list(texts), "pre_buffer": False, "buffer_size": BUFFER_BYTES}
     with parquet.ParquetFile(path, **options) as file:
         about, schema = file.metadata, file.schema_arrow
         check_columns(path, len(schema))
         groups = [about.row_group(number) for number in range(about.num_row_groups)]
         n_rows = max(about.num_rows, sum(group.num_rows for group in groups))
-        # a value that is repeated takes next to no bytes in the file, and all of them in memory
+        # repeated values take almost no space in the file, but all of it in memory
         in_memory = n_rows * sum(_row_bytes(field.type, types) for field in schema)
         check_expansion(path, max(in_memory, sum(group.total_byte_size for group in groups)))
         yield file
 
 
 def _text_columns(path: Path, names: Sequence[str]) -> list[str]:
-    """Return those of some columns that hold texts."""
+    """Return those of some columns that contain text."""
     types = require("pyarrow.types", "reading Parquet")
     checks = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
     with _open(path) as file:
@@ -66,19 +66,19 @@ def _text_columns(path: Path, names: Sequence[str]) -> list[str]:
 
 
 def _row_bytes(kind: Any, types: Any) -> int:
-    """Return the bytes of one value in memory; of a text, those that refer to it."""
+    """Return the bytes of one value in memory; for text, those of its reference."""
     if types.is_nested(kind) or types.is_null(kind):  # which are not read
         return 0
     return max(1, kind.bit_width // 8) if types.is_primitive(kind) or types.is_fixed_size_binary(kind) else 8
 
 
 def _to_frame(arrow: Any, names: Sequence[str], texts: Sequence[str], path: Path) -> pd.DataFrame:
-    """Convert what Arrow read to a table with its columns in the order asked for."""
+    """Convert Arrow data to a table with its columns in the requested order."""
     table: pd.DataFrame = arrow.to_pandas(split_blocks=True, ignore_metadata=True)[list(names)]
     for name in table.columns:
         if name in texts:
             known = table[name].array
-            # the code of a missing text is -1, which is the last
+            # the code of a missing text is -1, the last element
             values = np.array([*map(_as_text, known.categories), None], dtype=object)
             lengths = np.array([len(value or "") for value in values])
             check_expansion(path, int(lengths[known.codes].sum()))
@@ -98,7 +98,7 @@ class ParquetFile:
     def __init__(self, path: Path, first: pd.DataFrame) -> None:
         self._arrow = require("pyarrow", "writing Parquet")
         schema = self._arrow.Schema.from_pandas(first, preserve_index=False).remove_metadata()
-        # texts without a value so far have no type in versions of pandas before 3
+        # text columns without a value so far have no type in versions of pandas before 3
         untyped = [i for i, field in enumerate(schema) if self._arrow.types.is_null(field.type)]
         for i in untyped:
             schema = schema.set(i, schema.field(i).with_type(self._arrow.string()))

@@ -1,4 +1,4 @@
-"""Reading events from files: as one table, in chunks, or only their description."""
+"""Reading events from files: as one table, in chunks, or only their metadata."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def recognise(path: Path) -> str:
     if start.startswith(FITS_MAGIC) or (start.startswith(_fits.GZIP_MAGIC) and _is_compressed_fits(path)):
         return "FITS event list"
     try:
-        # a character may be cut at the end of the bytes that were read
+        # a character may be truncated at the end of the bytes
         text = start.decode("utf-8-sig", "strict" if len(start) < START_BYTES else "ignore")
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
         raise EventFileError(f"{path}: is neither HDF5, FITS, Parquet, ROOT nor CSV")
     if not _csv.looks_like_csv(text):
-        raise EventFileError(f"{path}: is text, but no CSV table with a line of column names and commas between values")
+        raise EventFileError(f"{path}: is text, but not a CSV table with column names and comma-separated values")
     return "CSV"
 
 
@@ -72,7 +72,7 @@ def _hdf5_layout(path: Path) -> str:
                 return f"{name} HDF5 {level}"
         found = ", ".join(stored_names(file)[:8]) or "nothing"
     known = f"neither a group '{_fact.GROUP}' nor ctapipe's or lstchain's tables of events"
-    raise EventFileError(f"{path}: this HDF5 file has {known}; it holds {found}")
+    raise EventFileError(f"{path}: this HDF5 file has {known}; it contains {found}")
 
 
 def _is_compressed_fits(path: Path) -> bool:
@@ -81,7 +81,7 @@ def _is_compressed_fits(path: Path) -> bool:
 
 
 def expand_folders(paths: Iterable[str | PathLike[str]]) -> list[Path]:
-    """Return paths with the event files of folders in their place, by name; other files there are left out."""
+    """Replace folders in paths by their event files, sorted by name; other files there are ignored."""
     found: list[Path] = []
     for path in map(Path, paths):
         if not path.is_dir():
@@ -89,7 +89,7 @@ def expand_folders(paths: Iterable[str | PathLike[str]]) -> list[Path]:
             continue
         own = [one for one in sorted(path.iterdir()) if not one.name.startswith(".") and _has_events(one)]
         if not own:
-            raise EventFileError(f"{path}: this folder has no event files; give files, or another folder")
+            raise EventFileError(f"{path}: this folder has no event files; pass files or another folder")
         found += own
     return found
 
@@ -98,21 +98,21 @@ def _has_events(path: Path) -> bool:
     """Return whether a path is a file of events."""
     try:
         kind = recognise(path)  # an error for a folder
-        # text of other kinds, such as YAML, may look like CSV
+        # text of other types, such as YAML, may look like CSV
         return bool(_fits.columns(path)) if kind.startswith("FITS") else kind != "CSV" or path.suffix.lower() == ".csv"
-    except (ValueError, OSError):  # not of a known format, or instrument response and indices
+    except (ValueError, OSError):  # unknown format, or instrument response and indices
         return False
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 Rows = Literal["events", "telescopes"]
-LOCATION_COLUMNS = ("_file", "_row")  # columns of where an event comes from: its file, and its row there, from 0
-_PEEK_ROWS = 100  # rows from which the origin of a column of times is recognised
+LOCATION_COLUMNS = ("_file", "_row")  # columns with the origin of an event: its file, and its row there, from 0
+_PEEK_ROWS = 100  # rows used to recognise the origin of a column of times
 _TELESCOPE = "tel_id"
 
 
 class Content(NamedTuple):
-    """Content of a file: its columns, its metadata, and what can be computed from both."""
+    """Content of a file: its columns, its metadata, and computable columns."""
 
     stored: tuple[str, ...]
     origin: Origin
@@ -121,7 +121,7 @@ class Content(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, known: ModuleType) -> Content:
-        """Look into a file."""
+        """Inspect a file."""
 
         def peek(name: str) -> pd.Series:
             if name not in stored:
@@ -138,30 +138,30 @@ class Content(NamedTuple):
 
     @property
     def of_images(self) -> tuple[str, ...]:
-        """Columns of telescope images; those of the whole shower belong to each of its images."""
+        """Columns of telescope images, including those of the whole shower."""
         return (*self.origin.telescope_columns, *self.derived)
 
     def plan(self, wanted: tuple[str, ...]) -> Plan:
-        """Return how to read columns."""
+        """Return the plan to read columns."""
         return Plan.of(wanted, (*self.stored, *self.origin.telescope_columns), self.derivations)
 
 
 class OpenedFiles:
-    """Files of one format and one telescope, and what each holds."""
+    """Files of one format and one telescope, and their contents."""
 
     def __init__(
         self, argument: str, paths: Paths, rows: Rows | None = None, wanted: Sequence[str] | None = None
     ) -> None:
         given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
         if not given:
-            raise ValueError(f"{argument} is empty; name at least one file")
+            raise ValueError(f"{argument} is empty; pass at least one file")
         self.paths = [Path(fspath(path)) for path in given]
         self.first = self.paths[0]
         formats = {path: recognise(path) for path in self.paths}
         self.format = formats[self.first]
         for path, name in formats.items():
             if name != self.format:
-                raise EventFileError(f"{path}: mixed formats, this file is {name} and {self.first} is {self.format}")
+                raise EventFileError(f"{path}: mixed formats, this file is {name}, but {self.first} is {self.format}")
         self._content = {}
         for path in formats:
             with wrap_errors(path, f"reading {self.format}"):
@@ -170,7 +170,7 @@ class OpenedFiles:
         self._of_images = self._choose_images(rows, wanted or ())
 
     def _choose_images(self, rows: Rows | None, wanted: Sequence[str]) -> bool:
-        """Say whether rows are telescope images, which a column that only images have asks for as well."""
+        """Return whether rows are telescope images, also implied by a column that exists for images only."""
         if rows is not None:
             as_choice("rows", rows, ("events", "telescopes"))
         content = self._content[self.first]
@@ -183,8 +183,8 @@ class OpenedFiles:
         if rows is not None or not of_images:
             return rows == "telescopes"
         if of_events:
-            problem = f"{of_images[0]!r} has a value for each telescope image, and {of_events[0]!r} one for each shower"
-            remedy = f"take columns of showers, such as '{of_images[0]}_mean', or of images alone"
+            problem = f"{of_images[0]!r} has one value per telescope image, but {of_events[0]!r} one per shower"
+            remedy = f"use columns of showers, such as '{of_images[0]}_mean', or of images only"
             raise EventFileError(f"{self.first}: {problem}; {remedy}")
         return True
 
@@ -206,22 +206,22 @@ class OpenedFiles:
                     raise EventFileError(f"{path}: {missing_column(column, known)}")
 
     def read(self, columns: tuple[str, ...], locate: bool = False) -> pd.DataFrame:
-        """Return all events, with their files and rows if wanted."""
+        """Return all events, with their files and rows if requested."""
         self.check(columns)
         parts = [_located(part) if locate else part for part in self.chunks(columns, None)]
         return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
     def chunks(self, columns: tuple[str, ...], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
-        """Yield chunks with events; if there are none at all, one table without rows that shows the columns."""
+        """Yield chunks with events; without events, one empty table with the columns."""
         empty = None
         any_events = False
         for path in self.paths:
             plan, first_row = self._content[path].plan(columns), 0
-            # the number of the telescope, so that the format reads images
+            # the telescope number, which makes the format read images
             stored = dict.fromkeys((*plan.stored, *((_TELESCOPE,) if self._of_images else ())))
             parts = FORMATS[self.format].chunks(path, tuple(stored), chunk_rows)
             while True:
-                # only here, so that the file is noted as being read while it is, and not while a chunk is worked on
+                # only here, so the file is logged while it is read, and not while a chunk is processed
                 with wrap_errors(path, f"reading {self.format}"):
                     part = next(parts, None)
                     chunk = None if part is None else plan.complete(part, columns)
@@ -239,13 +239,13 @@ class OpenedFiles:
 
 
 def compare_telescopes(telescopes: Mapping[Path, str | None]) -> None:
-    """Raise EventFileError where telescopes differ; None is an unknown one."""
+    """Raise EventFileError if telescopes differ; None is an unknown one."""
     known = {path: name for path, name in telescopes.items() if name is not None}
     if len(set(known.values())) > 1:
         first, name = next(iter(known.items()))
         path, other = next((path, other) for path, other in known.items() if other != name)
-        remedy = "give each telescope as an observation of its own, in a list of observations"
-        raise EventFileError(f"{path}: is of {other}, and {first} is of {name}; {remedy}")
+        remedy = "define one observation per telescope in a list of observations"
+        raise EventFileError(f"{path}: is of {other}, but {first} is of {name}; {remedy}")
 
 
 def _located(chunk: pd.DataFrame) -> pd.DataFrame:
@@ -261,7 +261,7 @@ JOIN_KEYS = ("event_num", "night", "run_id")  # columns that identify an event i
 
 @dataclass(frozen=True)
 class FileInfo:
-    """Description of an event file.
+    """Metadata of an event file.
 
     Attributes
     ----------
@@ -270,11 +270,11 @@ class FileInfo:
     n_events, n_array_events, n_images : int
         Rows (one per event or shower); events of the array and telescope images, None for files of one telescope.
     columns, derived, telescope_columns : tuple of str
-        Scalar columns; those that are computed while the file is read; those of images (``rows`` of `read_events`).
+        Scalar columns; those computed while reading; those of images (``rows`` of `read_events`).
     telescope, data_level, location : str, str and Location
-        Name and place of the telescope or array, and "DL1", "DL2" or "DL3"; None if unknown.
+        Name and location of the telescope or array, and "DL1", "DL2" or "DL3"; None if unknown.
     is_simulated : bool
-        The events are simulated ones.
+        Whether the events are simulated.
 
     Examples
     --------
@@ -299,17 +299,17 @@ class FileInfo:
 
     @property
     def stored_columns(self) -> tuple[str, ...]:
-        """Columns of the file itself, without those that are computed."""
+        """Columns of the file itself, without computed ones."""
         return tuple(name for name in self.columns if name not in self.derived)
 
 
 def describe(path: str | PathLike[str]) -> FileInfo:
-    r"""Describe a file without reading its events.
+    r"""Return the metadata of a file without reading its events.
 
     Parameters
     ----------
     path : path-like
-        A file of any format that `read_events` knows.
+        A file of any format supported by `read_events`.
 
     Returns
     -------
@@ -353,7 +353,7 @@ def iter_events(
     paths, columns, rows
         As for `read_events`.
     chunk_rows : int, default=100_000
-        The largest number of rows in a chunk; images of one shower are in the same chunk.
+        Maximum number of rows in a chunk; images of one shower are in the same chunk.
 
     Returns
     -------
@@ -388,21 +388,21 @@ def read_events(
 ) -> pd.DataFrame:
     r"""Read the events of files into one table.
 
-    The format is recognised by the content of a file: FACT HDF5, ctapipe or lstchain HDF5 (DL2, DL1), FITS event lists,
-    Parquet, ROOT (one flat tree) or CSV. Older names of FACT are translated, and its theta in mm becomes degrees. Where
-    metadata allow it, ``unix_time``, ``night``, ``ra``, ``dec``, ``pointing_ra`` and ``pointing_dec`` are computed.
+    The format is detected from the content of a file: FACT HDF5, ctapipe or lstchain HDF5 (DL2, DL1), FITS event lists,
+    Parquet, ROOT (one flat tree) or CSV. Older names of FACT are translated, and its theta in mm is converted to deg.
+    If metadata allow it, ``unix_time``, ``night``, ``ra``, ``dec``, ``pointing_ra`` and ``pointing_dec`` are computed.
 
     Parameters
     ----------
     paths : path-like or sequence of them
-        Files of one format, whose events follow each other.
+        Files of one format, whose events are concatenated.
     columns : sequence of str, default=None
-        Names of columns; None means all scalar columns of the first file (and of the first to join).
+        Names of columns; None reads all scalar columns of the first file (and of the first to join).
     join : path-like or sequence of them, default=None
         Files with further columns of the same events, joined on ``event_num``, ``night`` and ``run_id``.
     rows : {"events", "telescopes"} or None, default=None
-        What a row is: a shower with statistics of its images, or one image; by default images only if ``columns`` has
-        some that only images have, such as ``tel_id``.
+        Unit of a row: a shower with statistics of its images, or one image; by default images only if ``columns``
+        contains some that exist for images only, such as ``tel_id``.
     locate : bool, default=False
         Add the columns of ``LOCATION_COLUMNS``: the file of each event among ``paths``, and its row there, from 0.
 
@@ -414,7 +414,7 @@ def read_events(
     Raises
     ------
     EventFileError
-        If a file is missing, damaged, of another format or another telescope than the others, or lacks a column.
+        If a file is missing, damaged, of another format or telescope than the others, or lacks a column.
 
     Examples
     --------
@@ -447,13 +447,13 @@ def read_events(
 
 
 def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_path: Path) -> pd.DataFrame:
-    """Return the events that both tables have, in the order of the first; ``attrs["join"]`` counts the others."""
+    """Return the events common to both tables, in the order of the first; ``attrs["join"]`` counts the others."""
     keys = list(JOIN_KEYS)
     unique = [table.drop_duplicates(keys) for table in (first, second)]
     try:
         table = unique[0].merge(unique[1], on=keys, how="inner")
     except ValueError as error:
-        problem = f"{', '.join(keys)} are of other types than in {first_path}, so the events cannot be joined"
+        problem = f"{', '.join(keys)} have other types than in {first_path}, so the events cannot be joined"
         raise EventFileError(f"{second_path}: {problem}") from error
     if table.empty and not (first.empty and second.empty):
         raise EventFileError(f"{second_path}: has no event of {first_path}; {', '.join(keys)} never agree")
@@ -468,7 +468,7 @@ def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_pa
 
 
 def check_one_telescope(paths: Sequence[str | PathLike[str]]) -> None:
-    """Raise EventFileError where files are of different telescopes."""
+    """Raise EventFileError if files are of different telescopes."""
     found = {}
     for path in map(Path, paths):
         name = recognise(path)
@@ -484,5 +484,5 @@ def _as_columns(columns: Sequence[str] | None, available: tuple[str, ...]) -> tu
         raise TypeError(f"columns must be a sequence of names, got the text {columns!r}; write [{columns!r}]")
     wanted = tuple(dict.fromkeys(columns))
     if not wanted:
-        raise ValueError("columns is empty; name at least one column, or leave it out to read all")
+        raise ValueError("columns is empty; pass at least one column, or omit it to read all")
     return wanted

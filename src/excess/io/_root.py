@@ -1,4 +1,4 @@
-"""ROOT files: trees with one number for each event in a branch."""
+"""ROOT files: trees with one number per event in a branch."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ _MOST_BASKETS = 1_000_000
 
 
 def columns(path: Path) -> tuple[str, ...]:
-    """Return the names of the branches with one number for each event."""
+    """Return the names of the branches with one number per event."""
     with _open(path) as (_, branches):
         return tuple(branches)
 
@@ -40,19 +40,19 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
 
 @contextmanager
 def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Open the tree of a file, with its branches of numbers, once it is known to hold no more than it can."""
+    """Open the tree of a file, with its numeric branches, after checking its declared size."""
     uproot = require("uproot", "reading ROOT", extra="root")
-    # neither parts of the name nor of the file are followed elsewhere; num_workers: no threads of its own
+    # no links in names or files are followed; num_workers: no own threads
     with uproot.open(path, num_workers=1, object_cache=None, array_cache=None) as file:
-        # classes of the file itself would be compiled from what it holds; those of flat trees are known without it
+        # classes in the file would be compiled from its content; those of flat trees are built in
         file.file._streamers = {}
         check_columns(path, len(file.keys(recursive=True)))
         kinds = file.classnames(recursive=True, cycle=False)
         names = [name for name, kind in kinds.items() if kind == "TTree"]
         if len(names) != 1:
             others = ", ".join(f"{name} ({kind})" for name, kind in list(kinds.items())[:8]) or "nothing"
-            found = f"holds the trees {', '.join(names[:8])}" if names else f"holds no TTree, but {others}"
-            raise EventFileError(f"{path}: {found}; write one tree of events to a file of its own")
+            found = f"contains the trees {', '.join(names[:8])}" if names else f"contains no TTree, but {others}"
+            raise EventFileError(f"{path}: {found}; write a single tree of events to a file")
         tree = file[names[0]]
         check_columns(path, len(tree.branches))
         dtype = uproot.interpretation.numerical.AsDtype
@@ -64,14 +64,14 @@ def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
             and kind.from_dtype.kind in "biuf"  # that of records is V
         }
         if not branches:
-            raise EventFileError(f"{path}: its tree {names[0]} has no branch with one number for each event")
+            raise EventFileError(f"{path}: its tree {names[0]} has no branch with one number per event")
         width = sum(branch.interpretation.from_dtype.itemsize for branch in branches.values())
         check_expansion(path, int(tree.num_entries) * width)
         yield tree, branches
 
 
 def _check_baskets(path: Path, branch: Any) -> None:
-    """Raise EventFileError where the parts of a branch hold far more than fits into the file."""
+    """Raise EventFileError if the baskets of a branch declare far more than the file can contain."""
     if branch.num_entries != branch.tree.num_entries or branch.num_baskets > _MOST_BASKETS:
-        raise EventFileError(f"{path}: the branch {branch.name!r} has another length than its tree; is it damaged?")
+        raise EventFileError(f"{path}: the branch {branch.name!r} has another length than its tree; it may be damaged")
     check_expansion(path, sum(branch.basket_uncompressed_bytes(number) for number in range(branch.num_baskets)))

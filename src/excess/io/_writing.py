@@ -1,4 +1,4 @@
-"""Writing tables of events to files: either the complete file is written, or none."""
+"""Atomic writing of tables of events to files."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from excess.io._reading import recognise
 
 
 class Sink(Protocol):
-    """An open file that takes chunks; made from its path and the first chunk."""
+    """An open file that accepts chunks; created from its path and the first chunk."""
 
     def append(self, chunk: pd.DataFrame) -> None: ...
 
@@ -30,12 +30,12 @@ class Sink(Protocol):
 
 
 class CopyFormat(NamedTuple):
-    """How columns are added to a copy of a file."""
+    """Method to add columns to a copy of a file."""
 
     open: Callable[..., Sink]
-    suffixes: tuple[str, ...]  # of a copy, besides that of the file itself
-    keys: tuple[str, ...] = ()  # columns of the file that chunks have besides the new ones
-    selects: bool = False  # whether events can be left out
+    suffixes: tuple[str, ...]  # of a copy, in addition to that of the file itself
+    keys: tuple[str, ...] = ()  # columns of the file required in chunks in addition to the new ones
+    selects: bool = False  # whether events can be excluded
 
 
 AnyPath = str | os.PathLike[str]
@@ -60,13 +60,13 @@ def new_format(path: Path) -> str:
 
 
 def copy_format(source_format: str, source: Path, target: Path) -> CopyFormat | None:
-    """Return how columns are added to a copy of a file, None where a file of that name is written anew."""
+    """Return the method to add columns to a copy of a file, None if a file of that name is newly written."""
     found = COPIES.get(source_format)
     return found if found and target.suffix.lower() in (*found.suffixes, source.suffix.lower()) else None
 
 
 class EventWriter:
-    """Writes a table of events chunk by chunk; the file appears when it is complete."""
+    """Writer of a table of events in chunks; the file appears when it is complete."""
 
     def __init__(self, path: AnyPath, *, copy_of: FileCopy | AnyPath | None = None, format: str | None = None) -> None:
         self.path = Path(path)
@@ -78,7 +78,7 @@ class EventWriter:
             found = copy_format(recognise(copy.path), copy.path, self.path)
             if found is None:
                 only = f"columns can be added to a copy in the format of {copy.path} only, FITS or HDF5"
-                raise ValueError(f"{self.path}: {only}; give the copy the same suffix")
+                raise ValueError(f"{self.path}: {only}; use the same suffix")
             self._make_sink = partial(found.open, copy=copy)
         self._sink: Sink | None = None
         self._temporary: Path | None = None
@@ -86,9 +86,9 @@ class EventWriter:
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
-        """Create the temporary file, so that a folder without write permission is an error at the start."""
+        """Create the temporary file, so a folder without write permission is an error at the start."""
         if self.path.is_dir():
-            raise EventFileError(f"{self.path}: is a folder; name a file in it")
+            raise EventFileError(f"{self.path}: is a folder; pass the name of a file")
         with wrap_errors(self.path, "writing"):
             # The target of a symbolic link is replaced, not the link.
             self._temporary = self._exits.enter_context(replacing(Path(os.path.realpath(self.path))))
@@ -112,7 +112,7 @@ class EventWriter:
             self._sink.append(chunk)
 
     def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
-        """Give the file its name, or remove it after an exception."""
+        """Rename the temporary file, or remove it after an exception."""
         with wrap_errors(self.path, "writing") if kind is None else nullcontext():
             self._exits.__exit__(kind, *error)
 
@@ -122,8 +122,8 @@ class EventWriter:
             if sink is None:
                 raise EventFileError(f"{self.path}: no table was appended; append at least one, with rows or without")
             sink.close()
-        elif sink is not None and not isinstance(sink, CopySink):  # which have written nothing yet
-            with suppress(Exception):  # the file is removed, so a failure to complete it does not matter
+        elif sink is not None and not isinstance(sink, CopySink):  # nothing written yet
+            with suppress(Exception):  # the file is removed, so errors on closing are irrelevant
                 sink.close()
 
 
@@ -133,9 +133,9 @@ def write_events(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     table : DataFrame
-        The events; the index is not written.
+        Events; the index is not written.
     path : path-like
-        The file; the format follows from its suffix: ``.hdf5`` or ``.h5`` (FACT's layout), ``.parquet`` or ``.csv``.
+        Path of the file; its suffix defines the format: ``.hdf5`` or ``.h5`` (FACT's layout), ``.parquet`` or ``.csv``.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _conform(chunk: pd.DataFrame, first: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Return a chunk in the column order and dtypes of the first one; values that change by that are an error."""
+    """Return a chunk in the column order and dtypes of the first one; values that would change are an error."""
     if set(chunk.columns) != set(first.columns) or len(chunk.columns) != len(first.columns):
         other = sorted(set(map(str, chunk.columns)) ^ set(first.columns))
         raise ValueError(f"{path}: a chunk has other columns than the first one: {', '.join(other[:5])}")

@@ -1,7 +1,7 @@
-"""Chunks of events: files and tables as partitions, the survey that finds edges of bins, and the records of codes.
+"""Chunks of events: files and tables as partitions, the survey that computes bin edges, and records of codes.
 
 Edges follow from the distinct values of a feature if these are few, else from the ``N_SAMPLED`` rows with the smallest
-hashes of their numbers. Neither depends on the chunks, so the edges are those of the fit in memory, to the bit.
+hashes of their numbers. Neither depends on the chunks, so the edges equal those of the fit in memory, to the bit.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ Chunk = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class EventFiles:
-    r"""Files with a column for each feature and one for the label: Parquet, HDF5, or any format of `read_events`.
+    r"""Files with one column per feature and one for the label: Parquet, HDF5, or any format of `read_events`.
 
-    A worker reads whole files, a chunk at a time, so several workers need several files.
+    A worker reads whole files in chunks, so several workers require several files.
 
     Parameters
     ----------
     paths : path or sequence of paths
-        The files. The order matters: it numbers the events.
+        Files, whose order defines the numbering of events.
     features : sequence of str
         Columns of the features.
     label : str
         Column of the labels, such as 0 for Off and 1 for On.
     chunk_rows : int, default=200_000
-        Events that are read at a time.
+        Number of events read at a time.
     groups : str or None, default=None
-        Column of the groups, such as nights, if there is one; see `OnOffForestClassifier.fit`.
+        Column of the groups, such as nights, if any; see `OnOffForestClassifier.fit`.
     sample_weight : str or None, default=None
-        Column of the weights, such as those of `exposure_weights`, if there is one; see `fit_forest`.
+        Column of the weights, such as those of `exposure_weights`, if any; see `fit_forest`.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class EventFiles:
             raise ValueError("features must name at least one column")
         for name, column in (("label", self.label), ("sample_weight", self.sample_weight)):
             if column in features:
-                raise ValueError(f"features must not hold the {name}, {column!r}")
+                raise ValueError(f"features must not contain the {name}, {column!r}")
         return _partitions(self)
 
     def _read(self, path: str) -> Iterator[Chunk]:
@@ -105,9 +105,9 @@ class EventFiles:
 
 @dataclass(frozen=True)
 class ObservedFiles:
-    """Files of an observation: On and Off events by their regions, features and cuts by a configuration.
+    """Files of an observation: On and Off events from regions, features and cuts from a configuration.
 
-    The events are those of `OnOffDataset.from_files`, but duplicates, which need all events at once, are not detected.
+    The events are those of `OnOffDataset.from_files`, but duplicates are not detected, which requires all events.
 
     Parameters
     ----------
@@ -116,11 +116,11 @@ class ObservedFiles:
     config : AnalysisConfig
         Features, cuts and regions.
     chunk_rows : int, default=200_000
-        Events that are read at a time.
+        Number of events read at a time.
     groups : str, default="none"
         Column of the groups, such as nights; ``"none"`` for none.
     exposure : ExposureRatios or None, default=None
-        Exposure ratios of all events, for weights; `train_in_chunks` finds them where they differ.
+        Exposure ratios of all events, for weights; `train_in_chunks` computes them if they vary.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class ObservedFiles:
         return _partitions(self)
 
     def observe(self, path: str, groups: str) -> Iterator[OnOffDataset]:
-        """Yield the events of a file that are used, with their groups if a column is named."""
+        """Yield the selected events of a file, with their groups if a column is named."""
         return Pipeline(self.config, groups, identify=False).read([Path(path)], self.chunk_rows)
 
     def _read(self, path: str) -> Iterator[Chunk]:
@@ -160,7 +160,7 @@ class ObservedFiles:
 
 @dataclass(frozen=True)
 class _File:
-    """A partition: a file of a dataset, of which workers need no other paths."""
+    """A partition: a file of a dataset, which workers can read without other paths."""
 
     name: str
     files: EventFiles | ObservedFiles
@@ -172,7 +172,7 @@ class _File:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """An iterable of chunks, which stays in the process of the caller."""
+    """An iterable of chunks in the process of the caller."""
 
     pairs: Iterable[Chunk]
     name: str = "chunks"
@@ -189,7 +189,7 @@ def partitions_of(chunks: Any) -> list[Partition]:
     """Return the partitions of the ``chunks`` of `fit_forest`."""
     if callable(getattr(chunks, "partitions", None)):
         return list(chunks.partitions())
-    # a collection of Dask has partitions, which cannot be called
+    # a Dask collection has partitions, which cannot be called
     if isinstance(chunks, Iterator) or not isinstance(chunks, Iterable) or hasattr(chunks, "partitions"):
         got = "an iterator, which is read only once" if isinstance(chunks, Iterator) else type(chunks).__name__
         raise TypeError(f"chunks must be a list of (X, y) pairs or a dataset of files such as EventFiles, got {got}")
@@ -202,10 +202,10 @@ def _partitions(files: EventFiles | ObservedFiles) -> list[Partition]:
     given = [files.paths] if isinstance(files.paths, (str, PathLike)) else list(files.paths)
     if not given:
         raise ValueError("paths must contain at least one file")
-    full = [Path(path).resolve() for path in given]  # workers have folders of their own
+    full = [Path(path).resolve() for path in given]  # workers have their own folders
     for path, times in Counter(full).items():
         if times > 1:
-            raise EventFileError(f"{path}: was given {times} times; give every file once")
+            raise EventFileError(f"{path}: was given {times} times; pass every file once")
     return [_File(str(path), replace(files, paths=())) for path in full]
 
 
@@ -221,7 +221,7 @@ class CheckedChunk:
     weights: FloatArray | None = None
 
     def bag(self, names: list[Any], *, weighted: bool) -> Bag:
-        """Return the weights, and the numbers of the groups among the ``names`` of all groups; no names, no groups."""
+        """Return the weights, and the indices of groups among the ``names`` of all groups, which may be empty."""
         if (weighted and self.weights is None) or (names and self.groups is None):
             raise ValueError(f"{self.source}: has fewer columns than at first; do not change it during the fit")
         weights = self.weights if weighted else None
@@ -250,7 +250,7 @@ def _check_chunk(X: Any, y: Any, groups: Any, sample_weight: Any, source: str) -
     labels = checks.as_labels(column_or_1d(y, warn=True))
     blank = OnOffForestClassifier()
     if any(getattr(dtype, "name", "") == "category" for dtype in getattr(X, "dtypes", ())):
-        raise TypeError("X of a chunk must have numbers, not categories, whose order is not known before all chunks")
+        raise TypeError("X of a chunk must be numeric; categories require all events at once")
     try:
         floats = validate_data(blank, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
     except (ValueError, TypeError) as error:
@@ -285,7 +285,7 @@ def _name_column(X: Any) -> str:
     return ""
 
 
-PartitionRows = tuple[Partition, int, int]  # a partition, the number of its first event among all, and its length
+PartitionRows = tuple[Partition, int, int]  # a partition, the index of its first event among all, and its length
 _BLOCK_ROWS = 1 << 17  # rows of a part
 
 
@@ -293,12 +293,12 @@ _BLOCK_ROWS = 1 << 17  # rows of a part
 class Survey:
     """Summary of some events."""
 
-    limit: int  # distinct values up to which a feature is searched exactly
-    cutoff: int | None = None  # hashes from here on are not in the sample; None if that is not known beforehand
+    limit: int  # maximum number of distinct values for which a feature is searched exactly
+    cutoff: int | None = None  # hashes above this are not in the sample; None if unknown beforehand
     n_rows: int = 0
     labels: Counter[Any] = field(default_factory=Counter)
     label_type: Any = None
-    sources: dict[Any, str] = field(default_factory=dict)  # chunk in which each label was seen first
+    sources: dict[Any, str] = field(default_factory=dict)  # chunk in which each label occurred first
     source: str = ""  # chunk of the first event
     names: tuple[str, ...] | None = None  # of the features
     distinct: list[FloatArray | None] = field(default_factory=list)  # values of each feature; None for more than limit
@@ -308,7 +308,7 @@ class Survey:
     weights: dict[Any, WeightSum] | None = None  # of the events of each label, if they have any
 
     def add(self, chunk: CheckedChunk, first_row: int) -> None:
-        """Add a chunk, whose first event has this number among all events."""
+        """Add a chunk, given the index of its first event among all events."""
         n_rows, n_features = chunk.X.shape
         hashes = _hashes(first_row, n_rows)
         cutoff = self.cutoff if len(self.hashes) < N_SAMPLED else self.hashes.max()
@@ -361,9 +361,9 @@ class Survey:
                 self.weights = {**self.weights, label: self.weights.get(label, WeightSum()) + own}
 
     def classes(self) -> NDArray[Any]:
-        """Return the labels of Off and On; ValueError unless there are two classes."""
+        """Return the labels of Off and On; raise ValueError unless there are two classes."""
         if self.n_rows == 0:
-            raise ValueError("chunks hold no events: On and Off events are both needed")
+            raise ValueError("chunks contain no events: both On and Off events are required")
         if len(self.labels) > 2:
             seen = ", ".join(f"{label!r} in {self.sources[label]}" for label in list(self.labels)[:4])
             raise ValueError(f"Only binary classification is supported: there are {len(self.labels)} labels, {seen}")
@@ -374,11 +374,11 @@ class Survey:
         return np.array(checks.binary_classes(checks.as_binary_target(labels)))
 
     def sketch(self) -> NDArray[np.uint64]:
-        """Return the hashes of some events, the same as of all events in memory."""
+        """Return the hashes of some events, equal to those of all events in memory."""
         return sketch_rows(self.sample[np.argsort(self.hashes)[:N_SKETCHED]])
 
     def group_names(self) -> list[Any]:
-        """Return the groups in order; none where there are fewer than two, because a single one cannot be left out."""
+        """Return the groups in order; empty if there are fewer than two, because a single one cannot be left out."""
         try:
             names = sorted(self.groups or ())
         except TypeError as error:
@@ -386,7 +386,7 @@ class Survey:
         return names if len(names) > 1 else []
 
     def weight_sums(self) -> tuple[WeightSum, WeightSum] | None:
-        """Return the weights of On and of Off events, after checks; None where there are none, or all are 1."""
+        """Return the validated weights of On and of Off events; None if there are none, or all are 1."""
         if self.weights is None:
             return None
         off, on = (self.weights[label] for label in self.classes().tolist())
@@ -394,11 +394,9 @@ class Survey:
         if both.all_one:
             return None
         if both.any_zero:
-            raise ValueError("sample_weight must be positive for all events of chunks; leave out events of weight 0")
+            raise ValueError("sample_weight must be positive for all events of chunks; remove events of weight 0")
         if both.all_whole:
-            raise ValueError(
-                "sample_weight of whole numbers needs a fit in memory, or events that are repeated in the chunks"
-            )
+            raise ValueError("integer sample_weight requires a fit in memory; or repeat these events in the chunks")
         return on, off
 
     def edges(self) -> list[FloatArray]:
@@ -420,7 +418,7 @@ def survey_events(
     total = Survey(limit)
     if _reads_here(executor, partitions):
         rows = []
-        with progress_bar("Looking at events", None, shown=shown) as tick:
+        with progress_bar("Inspecting events", None, shown=shown) as tick:
             for partition in partitions:
                 first = total.n_rows
                 for chunk in read_ahead(check_chunks(partition)):
@@ -428,7 +426,7 @@ def survey_events(
                     tick(len(chunk.labels))
                 rows.append((partition, first, total.n_rows - first))
         return total, rows
-    with progress_bar("Looking at files", 2 * len(partitions), shown=shown) as tick:
+    with progress_bar("Inspecting files", 2 * len(partitions), shown=shown) as tick:
         counts = executor.run(_count_rows, [(partition,) for partition in partitions], tick)
         rows = list(zip(partitions, accumulate([0, *counts[:-1]]), counts, strict=True))
         cutoff = _sample_cutoff(sum(counts), N_SAMPLED)
@@ -467,14 +465,14 @@ def _sample_cutoff(n_rows: int, n_sampled: int) -> int | None:
 
 
 def _check_unchanged(partition: Partition, n_before: int, n_now: int) -> None:
-    """Raise ValueError if the number of events of a partition has changed since it was read first."""
+    """Raise ValueError if the number of events of a partition has changed since the first pass."""
     if n_before != n_now:
-        gave = f"gave {n_before} events at first and {n_now} when read again"
+        gave = f"had {n_before} events at first and {n_now} when read again"
         raise ValueError(f"{partition.name}: {gave}; do not change it during the fit")
 
 
 def record_bytes(n_features: int) -> int:
-    """Return the size of a record: a byte per feature and one for the label, in whole words of eight bytes."""
+    """Return the size of a record: one byte per feature and one for the label, in whole words of eight bytes."""
     return 8 * -(-(n_features + 1) // 8)
 
 
@@ -483,9 +481,9 @@ class EventRecords:
     """Events as records of codes."""
 
     records: NDArray[np.uint64]  # of shape (n_events, n_words)
-    first_row: int  # number of the first event among all events, by which bootstrap weights are drawn
+    first_row: int  # index of the first event among all events, which keys bootstrap weights
     n_features: int
-    bag: Bag = WHOLE  # groups and weights of the events, if they have any
+    bag: Bag = WHOLE  # groups and weights of the events, if any
 
     def __post_init__(self) -> None:
         """Make the records read-only."""
@@ -512,7 +510,7 @@ class SampledRecords(NamedTuple):
 
 @dataclass(frozen=True)
 class RowSample:
-    """Takes the rows with the smallest hashes from a part, and a few more where their number is not known."""
+    """Selection of the rows with the smallest hashes of a part, with a margin if their number is unknown."""
 
     n_events: int  # of all parts
     n_sampled: int
@@ -531,8 +529,8 @@ class Binning:
 
     on: Any  # the class of On
     edges: list[FloatArray]  # inner edges of each feature's bins
-    groups: list[Any]  # names of all groups, in order; none where events have no groups
-    weighted: bool  # whether the weights of events count
+    groups: list[Any]  # names of all groups, in order; empty without groups
+    weighted: bool  # whether event weights are used
 
     def records(self, chunk: CheckedChunk, threads: int) -> tuple[NDArray[np.uint64], Bag]:
         """Return the events of a chunk as records, with their groups and weights."""
@@ -571,7 +569,7 @@ class Binning:
 
 
 class _RecordStore:
-    """Records that are appended in order; in temporary files if they take more than a sixteenth of the memory."""
+    """Records appended in order; in temporary files if they take more than a sixteenth of the memory."""
 
     def __init__(self, n_rows: int, n_features: int, memory: int, n_groups: int, has_weights: bool) -> None:
         self._n_features, self._n_groups, self._has_weights = n_features, n_groups, has_weights
@@ -606,7 +604,7 @@ class _RecordStore:
                         with (self._folder / name).open("ab") as file:
                             column.tofile(file)
             except OSError as error:
-                problem = f"the binned events cannot be written ({error}); is there enough space?"
+                problem = f"the binned events cannot be written ({error}); check the free space."
                 raise OSError(f"{self._folder.parent}: {problem} TMPDIR sets another folder") from error
         self.n_rows += len(records)
 

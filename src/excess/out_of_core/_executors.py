@@ -1,4 +1,4 @@
-"""Executors: they run the work of a fit on parts of the events, on threads of this process or on Dask workers."""
+"""Executors: they process parts of the events on threads of this process or on Dask workers."""
 
 import asyncio
 import logging
@@ -27,20 +27,20 @@ from excess.estimators._forest.ensemble import Tick
 _logger = logging.getLogger("excess")
 
 Arguments = Sequence[tuple[Any, ...]]
-MapTasks = Callable[[int, Callable[[int], Any]], list[Any]]  # the results of a function for the numbers of tasks
+MapTasks = Callable[[int, Callable[[int], Any]], list[Any]]  # results of a function for task numbers
 
-_CONNECTING = 10.0  # seconds for a scheduler to answer for the first time, and for workers to return their versions
+_CONNECTING = 10.0  # seconds to wait for the first answer of a scheduler, and for the versions of workers
 _POLL = 1.0  # seconds between two checks of the cluster while tasks run
-_STANDSTILL = 5  # times the patience without an executing task or a change of any task, although workers are running
+_STANDSTILL = 5  # multiples of the patience without progress of any task, although workers are running
 
 
 class DistributedError(ConnectionError):
-    """The scheduler or the workers of a cluster cannot be reached, do not fit, or were lost."""
+    """The scheduler or the workers of a cluster cannot be reached, do not match, or were lost."""
 
 
 @dataclass(frozen=True)
 class InMemory:
-    """A part: a portion of the events, which is loaded when it is needed."""
+    """A part: a portion of the events, loaded on demand."""
 
     value: Any
 
@@ -50,7 +50,7 @@ class InMemory:
 
 
 class _Reduction(Protocol):
-    """A sum over parts, added and merged in any order: totals must not depend on it, so they hold no sums of floats."""
+    """A sum over parts, merged in any order: totals must not depend on it, so they contain no sums of floats."""
 
     def empty(self) -> Any: ...
 
@@ -60,7 +60,7 @@ class _Reduction(Protocol):
 
 
 class ArraySum:
-    """The merge of a reduction whose totals are arrays of integers."""
+    """Merge of a reduction whose totals are arrays of integers."""
 
     def merge(self, total: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of two totals."""
@@ -68,7 +68,7 @@ class ArraySum:
 
 
 class _Shuffle(Protocol):
-    """Jobs that each need some rows of all parts in one place, in any order; few jobs at a time bound the memory."""
+    """Jobs that each require some rows of all parts in one place, in any order; few jobs at a time bound the memory."""
 
     @property
     def n_jobs(self) -> int: ...
@@ -79,7 +79,7 @@ class _Shuffle(Protocol):
 
 
 def read_only(array: Any) -> Any:
-    """Return a read-only view, or None, as arrays of other processes are: numba compiles kernels once for these."""
+    """Return a read-only view, or None, like arrays of other processes: numba compiles kernels once for these."""
     if array is None:
         return None
     view = array.view()
@@ -92,10 +92,10 @@ def ignore_tick(steps: int) -> None:
 
 
 class Executor:
-    """Threads of this process, as many as ``n_jobs`` indicates; other executors override the methods."""
+    """Threads of this process, as many as ``n_jobs`` specifies; other executors override the methods."""
 
     threads: list[int]  # of each worker, which share its memory
-    max_moved: int | None = None  # largest node, in events with bootstrap weights, that is moved; None: memory decides
+    max_moved: int | None = None  # largest node, in events with bootstrap weights, that is moved; None: by memory
     remote: bool = False  # whether other processes read the partitions and run several jobs of a shuffle at a time
 
     def __init__(self, n_jobs: int | None = 1) -> None:
@@ -115,11 +115,11 @@ class Executor:
         return results
 
     def create_parts(self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick) -> list[Any]:
-        """Return parts with the results of a function for each tuple of arguments; they stay where they are made."""
+        """Return parts with the results of a function for each tuple of arguments; they stay where they are created."""
         return [InMemory(result) for result in self.run(function, arguments, tick)]
 
     def scatter(self, parts: Sequence[Any]) -> list[Any]:
-        """Send parts from this process to where the work is done."""
+        """Send parts from this process to the workers."""
         return list(parts)
 
     def collect(self, parts: Sequence[Any]) -> list[Any]:
@@ -131,13 +131,13 @@ class Executor:
         return self._run_tasks(len(parts), lambda number: InMemory(function(parts[number].load())))
 
     def reduce(self, reduction: _Reduction, parts: Sequence[Any]) -> Any:
-        """Return the total over parts; every thread has a total of its own until the end."""
+        """Return the total over parts; every thread has its own total until the end."""
         n = max(1, min(self.threads[0], len(parts)))
         totals = self._run_tasks(n, lambda i: _add_all(reduction, (part.load() for part in parts[i::n])))
         return fold(reduction.merge, totals)
 
     def shuffle(self, shuffle: _Shuffle, parts: Sequence[Any]) -> Iterator[list[Any]]:
-        """Yield the results of each job; one runs after the other, each on all threads."""
+        """Yield the results of each job, sequentially, each on all threads."""
         for job in range(shuffle.n_jobs):
 
             def piece_of(number: int, job: int = job) -> Any:
@@ -146,7 +146,7 @@ class Executor:
             yield shuffle.run_job(job, len(parts), piece_of, self._run_tasks)
 
     def _run_tasks(self, n_tasks: int, function: Callable[[int], Any]) -> list[Any]:
-        """Return the results of a function for the numbers of tasks, on threads; there may be many short tasks."""
+        """Return the results of a function for task numbers, on threads; suitable for many short tasks."""
         results: dict[int, Any] = {}
         run_tasks(range(n_tasks), lambda task, _: results.update({task: function(task)}), lambda: None, self.threads[0])
         return [results[task] for task in range(n_tasks)]
@@ -201,13 +201,13 @@ class Dask(Executor):
 
     @property
     def threads(self) -> list[int]:  # type: ignore[override]
-        """Threads of each running worker; one if there is none."""
+        """Threads of each running worker; one if there are none."""
         return list(self._ask(self._client.scheduler.ncores_running).values()) or [1]
 
     def close(self) -> None:
         """Close the client, if it was opened here."""
         if self._is_own:
-            with suppress(Exception):  # a lost scheduler must not hide the error that reported it
+            with suppress(Exception):  # a lost scheduler must not hide the original error
                 self._client.close(timeout=2)
 
     def run(
@@ -218,15 +218,15 @@ class Dask(Executor):
         return self._gather([self._submit(function, *sent, *own) for own in arguments], tick)
 
     def create_parts(self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick) -> list[Any]:
-        """Leave the results of a function for each tuple of arguments on the workers."""
+        """Keep the results of a function for each tuple of arguments on the workers."""
         return self._wait([self._submit(function, *own) for own in arguments], tick)
 
     def scatter(self, parts: Sequence[Any]) -> list[Any]:
-        """Send parts to workers; the scheduler keeps a copy, in case that a worker is lost."""
+        """Send parts to workers; the scheduler keeps a copy, in case a worker is lost."""
         return [self._send(part.load()) for part in parts]
 
     def map(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-        """Leave the results of a function for each part on the worker of the part."""
+        """Keep the results of a function for each part on the worker of the part."""
         sent = self._send(function)
         return self._wait([self._submit(call, sent, part) for part in parts])
 
@@ -256,7 +256,7 @@ class Dask(Executor):
             running.extend(map(submit, islice(jobs, 1)))
 
     def _group_by_thread(self, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
-        """Divide parts among the threads of the workers that have them; None is for parts that were just lost."""
+        """Distribute parts over the threads of the workers that have them; None is for recently lost parts."""
         self._wait(parts)
         holders = self._ask(self._client.scheduler.who_has, keys=[part.key for part in parts])
         threads = self._ask(self._client.scheduler.ncores_running)
@@ -268,7 +268,7 @@ class Dask(Executor):
         return [(worker, by_worker[worker][i::n]) for worker, n in numbers.items() for i in range(n)]
 
     def _submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
-        """Submit a task, for a certain worker if that is there; return its future."""
+        """Submit a task, on a given worker if available; return its future."""
         self._check_connected()
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
         return self._client.submit(_run_task, __version__, function, *arguments, pure=False, **where)
@@ -326,7 +326,7 @@ class Dask(Executor):
             found = result.result()
         except DistributedError:
             raise
-        except (Exception, asyncio.CancelledError) as error:  # which is no Exception
+        except (Exception, asyncio.CancelledError) as error:  # not a subclass of Exception
             self._raise_task_error(futures)
             raise self._error("was lost") from error
         finally:
@@ -335,12 +335,12 @@ class Dask(Executor):
         return found
 
     def _raise_task_error(self, futures: Sequence[Any]) -> None:
-        """Raise the error of a task that has failed, if there is one."""
+        """Raise the error of a failed task, if any."""
         for future in futures:
             if future.status == "error":
                 error = future.exception()
                 if type(error).__module__ == "distributed.scheduler":  # such as KilledWorker
-                    raise self._error(f"has lost its workers ({first_line(error):.200}); do they have enough memory?")
+                    raise self._error(f"has lost its workers ({first_line(error):.200}); check their memory")
                 # a copy, because the client keeps the error, and its traceback would keep all futures
                 with suppress(Exception):
                     cause, error = error.__cause__, copy(error)
@@ -350,7 +350,7 @@ class Dask(Executor):
                 raise error
 
     def _ask(self, question: Callable[..., Any], seconds: float | None = None, **details: Any) -> Any:
-        """Return the answer of the scheduler; no answer within ``seconds``, if these are given, is None."""
+        """Return the answer of the scheduler; None if there is no answer within ``seconds``, if given."""
 
         async def ask() -> Any:
             return await question(**details)
@@ -361,13 +361,13 @@ class Dask(Executor):
         except TimeoutError as error:
             if seconds is not None:
                 return None
-            raise self._error(f"has not answered for {self._patience:g} seconds; restart it if it stays so") from error
+            raise self._error(f"has not answered for {self._patience:g} seconds; restart it if necessary") from error
         except Exception as error:  # any error of a library that has lost its scheduler
             raise self._error("was lost") from error
 
     def _check_versions(self) -> None:
         """Raise DistributedError if the scheduler or a worker has another version of this package; see `_run_task`."""
-        seconds = min(self._patience, _CONNECTING)  # other workers need not wait for one that does not answer
+        seconds = min(self._patience, _CONNECTING)  # do not wait longer for a worker that does not answer
         found = self._ask(self._client.get_versions, seconds, packages=["excess"])
         if found is not None:
             ours = found["client"]["packages"]["excess"]
@@ -375,7 +375,7 @@ class Dask(Executor):
                 theirs = answer["packages"].get("excess")
                 if theirs != ours:
                     raise self._error(
-                        f"does not match: {where} has excess {theirs}, here it is {ours}; install the same"
+                        f"does not match: {where} has excess {theirs}, here it is {ours}; install the same version"
                     )
 
     def _check_connected(self) -> None:
@@ -405,13 +405,13 @@ def _connect(distributed: Any, address: str, seconds: float) -> Any:
             return str((await asyncio.wait_for(server.identity(), seconds + 1))["type"])
 
     try:
-        # asked beforehand, because a client would wait for ever for a server that never answers
+        # checked first, because a client would wait forever for a server that never answers
         found = distributed.utils.LoopRunner().run_sync(find)
         if found != "Scheduler":
             raise ConnectionError(f"a Dask {found.lower()} answers")
         return distributed.Client(address, timeout=seconds, set_as_default=False)
     except ValueError as error:
-        problem = f"{address!r} is no address of a Dask scheduler, such as tcp://host:8786: {first_line(error):.200}"
+        problem = f"{address!r} is not the address of a scheduler, such as tcp://host:8786: {first_line(error):.200}"
         raise ArgumentError("executor", problem) from error
     except Exception as error:  # any server may answer, and libraries raise any error then
         remedy = "start one with 'dask scheduler', check the address and, for tls://, distributed.comm.tls of Dask"
@@ -421,7 +421,7 @@ def _connect(distributed: Any, address: str, seconds: float) -> Any:
 
 
 def _reason(error: BaseException, seconds: float) -> str:
-    """Return why a connection has failed, which the innermost error knows."""
+    """Return why a connection failed, from the innermost error."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     if isinstance(error, (TimeoutError, asyncio.CancelledError)):
@@ -430,7 +430,7 @@ def _reason(error: BaseException, seconds: float) -> str:
 
 
 def _advance(tick: Tick, n_before: int, futures: Sequence[Any]) -> int:
-    """Tick for the tasks that were finished since the last call; return how many are finished."""
+    """Report the tasks finished since the last call; return their total number."""
     n_done = max(n_before, sum(future.done() for future in futures))
     tick(n_done - n_before)
     return n_done
@@ -444,9 +444,9 @@ def _look(dask_scheduler: Any) -> tuple[int, int, int, int]:
 
 
 def _run_task(version: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function on a worker, which may have joined after the versions were checked."""
+    """Call a function on a worker, which may have joined after the version check."""
     if version != __version__:
-        raise DistributedError(f"a Dask worker has excess {__version__}, the caller {version}; install the same")
+        raise DistributedError(f"a Dask worker has excess {__version__}, the caller {version}; use the same version")
     return function(*arguments)
 
 

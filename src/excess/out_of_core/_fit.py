@@ -1,13 +1,13 @@
-"""The fit of a forest on chunks of events: growth of its trees, level by level over parts, and scores of the events.
+"""Fit of a forest on chunks of events: growth of its trees, level by level over parts, and scores of the events.
 
 Large nodes are searched by histograms: every part counts its own events, and the sums are searched here. The events of
-a node that is small enough are moved into one place, where the rest of the tree is grown as the fit in memory does.
+small nodes are moved to one place, where the rest of the tree is grown like in the fit in memory.
 
-The trees are those of the fit in memory, to the bit, because
+The trees equal those of the fit in memory, to the bit, because
 
 - the random choices of a node follow from its key, and that from the key of its tree and its path from the root;
 - the bootstrap weight of an event follows from the key of the tree, and from the number and weight of the event;
-- whether a tree may see a group follows from its key and the number of the group among all groups;
+- whether a tree may use a group follows from its key and the index of the group among all groups;
 - histograms are integers, so their sum does not depend on the parts; nor does the search of a node on their order.
 """
 
@@ -45,8 +45,8 @@ from excess.stats._kernels import count_on_grid, count_resamples
 from excess.stats._thresholds import CountUnit, ScoreCells
 
 _MASK = MAX_NARROW_BINS  # the largest code of a byte
-MAX_SLOTS = 1 << 14  # nodes in one message of histograms, however much memory there is: 128 MiB with four features each
-MAX_MOVED = 1 << 16  # largest node that is moved where it is costly: its histograms are about as large as its events
+MAX_SLOTS = 1 << 14  # maximum number of nodes in one message of histograms: 128 MiB with four features each
+MAX_MOVED = 1 << 16  # largest node that is moved if that is costly: its histograms are about as large as its events
 _MANY_TIMES = 4
 _IN_BAG = 0.632  # rows of a node per event with bootstrap weights; with weights of events, a row counts at least once
 
@@ -59,7 +59,7 @@ class EventParts:
     parts: Sequence[Any]
     n_events: int
     edges: list[FloatArray]  # inner edges of each feature's bins
-    has_weights: bool  # whether events stand for more or less than one
+    has_weights: bool  # whether events have weights other than 1
     memory: int  # bytes that a worker may use
     n_threads: int  # of this process, to search histograms
 
@@ -87,7 +87,7 @@ class Budget:
 
 
 class _GrowingTree:
-    """A tree whose nodes are numbered in the order in which they are found."""
+    """A tree with nodes numbered in the order of their creation."""
 
     def __init__(self, key: np.uint64) -> None:
         self.nodes = np.zeros((64, N_COLUMNS_GROWING), dtype=np.int64)
@@ -105,11 +105,11 @@ class _GrowingTree:
 
 @dataclass(frozen=True)
 class _Routes:
-    """The routes of events to certain nodes of some growing trees, the target nodes."""
+    """The paths of events to certain nodes of some growing trees, the target nodes."""
 
     trees: FlatTrees  # all their nodes so far
     keys: NDArray[np.uint64]  # of each tree
-    slots: NDArray[np.int32]  # of each node; -1 for nodes that are no targets
+    slots: NDArray[np.int32]  # of each node; -1 for others
     first_slots: NDArray[np.int64]  # of each tree, and the end
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
@@ -140,7 +140,7 @@ class Histograms(ArraySum):
 
 
 class _Branch(NamedTuple):
-    """The rest of a tree below a node, which is to be grown."""
+    """A branch of a tree below a node, to be grown."""
 
     key: int
     depth: int
@@ -158,7 +158,7 @@ class _TreeRows:
         self._lock = threading.Lock()
 
     def append(self, records: NDArray[np.uint64], starts: NDArray[np.int64]) -> None:
-        """Append records that are sorted by branch."""
+        """Append records sorted by branch."""
         with self._lock:
             end = self._n_rows + len(records)
             if self._rows is None:
@@ -183,7 +183,7 @@ class _TreeRows:
 
 @dataclass(frozen=True)
 class BranchGrowth:
-    """The shuffle that moves the events of small nodes into one place and grows the branches below them."""
+    """Shuffle that moves the events of small nodes to one place and grows the branches below them."""
 
     routes: list[_Routes]  # of each job, to the nodes of its branches
     branches: list[list[_Branch]]  # of each job, in the order of their slots
@@ -198,7 +198,7 @@ class BranchGrowth:
         return len(self.branches)
 
     def select_rows(self, job: int, events: EventRecords) -> list[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-        """Return, for each tree of a job, the records in its nodes, sorted by slot, and where each slot begins."""
+        """Return, for each tree of a job, the records in its nodes, sorted by slot, and the start of each slot."""
         nodes, roots, depths, keys, slots = self.routes[job].arrays()
         piece = []
         in_bag = events.bag.groups_of_trees(keys)
@@ -228,7 +228,7 @@ class BranchGrowth:
         rows = [own for divided in map_tasks(len(trees), lambda number: trees[number].divide()) for own in divided]
 
         def grow(task: int) -> NDArray[np.int64]:
-            own, rows[task] = rows[task], rows[task][:0].copy()  # so its memory is released when it is grown
+            own, rows[task] = rows[task], rows[task][:0].copy()  # releases its memory after growth
             return self._grow(self.branches[job][task], own)
 
         return map_tasks(len(rows), grow)
@@ -247,7 +247,7 @@ class BranchGrowth:
 
 
 class ForestGrower:
-    """Grows trees whose nodes look at equally many features on all parts, as ``ensemble.grow_trees`` in memory."""
+    """Growth of trees with equal numbers of features per node on all parts, like ``ensemble.grow_trees`` in memory."""
 
     def __init__(self, events: EventParts, trees: Sequence[TreeSettings], settings: GrowthSettings) -> None:
         self._events, self._settings, self._tree_settings = events, settings, trees
@@ -258,7 +258,7 @@ class ForestGrower:
         self._table = x_log_x_table(min(TABLE_SIZE, self._max_weight * events.n_events + 1))
         self._keys = np.array([tree.key for tree in trees], dtype=np.uint64)
         self._trees = [_GrowingTree(key) for key in self._keys]
-        # numbers of trees and of nodes in them: to be searched by histograms, and to be moved
+        # indices of trees and of their nodes: to be searched by histograms, and to be moved
         self._large: list[tuple[int, int]] = []
         self._small: list[tuple[int, int]] = []
 
@@ -267,7 +267,7 @@ class ForestGrower:
         n_trees = len(self._trees)
         roots = [(t, 0) for t in range(n_trees)]
         self._large, self._small = (roots, []) if self._events.n_events > self._budget.max_moved else ([], roots)
-        while self._large:  # a level after the other
+        while self._large:  # one level after the other
             level, self._large = self._large, []
             for batch in _pack(dict.fromkeys(sorted(level), 1), self._budget.max_slots):
                 self._split_batch(_by_tree(batch))
@@ -275,7 +275,7 @@ class ForestGrower:
         if self._small:
             self._grow_branches(tick)
         finished = []
-        while self._trees:  # the memory of each is released when its table is made
+        while self._trees:  # the memory of each is released when its table is created
             tree = self._trees.pop(0)
             finished.append(breadth_first(tree.nodes, tree.n_nodes, _MASK))
         return finished
@@ -331,7 +331,7 @@ class ForestGrower:
         for t, node in sorted(self._small):  # the events of a root are not counted before it is split
             sizes[t, node] = int(self._trees[t].nodes[node, [N_ON, N_OFF]].sum()) if node > 0 else n_rooted
         max_job = self._budget.max_job
-        if executor.remote:  # several jobs per thread, so all threads are busy until the end
+        if executor.remote:  # several jobs per thread keep all threads busy until the end
             max_job = min(max_job, sum(sizes.values()) // (4 * sum(executor.threads)) + 1)
         jobs = _pack(sizes, max_job)
 
@@ -354,7 +354,7 @@ class ForestGrower:
 
 
 def _pack(sizes: dict[tuple[int, int], int], limit: int) -> list[list[tuple[int, int]]]:
-    """Divide nodes into groups of limited size, in their order; a larger node is a group of its own."""
+    """Divide nodes into groups of limited size, in their order; a larger node is a separate group."""
     groups: list[list[tuple[int, int]]] = []
     room = 0
     for node, size in sizes.items():
@@ -377,19 +377,19 @@ class ScoredPart:
 
     on: BoolArray  # whether each event is On
     score: FloatArray  # NaN for events in the bags of all trees
-    first_row: int  # number of the first event among all events
-    weights: FloatArray | None = None  # events that each one stands for; None for one each
+    first_row: int  # index of the first event among all events
+    weights: FloatArray | None = None  # event weights; None for 1
 
 
 @dataclass(frozen=True)
 class OutOfBag:
-    """Out-of-bag scores by a forest, summed in the order of the trees: they have the same bits in every part."""
+    """Out-of-bag scores of a forest, summed in the order of the trees: reproducible to the bit in every part."""
 
     forest: BaggedTrees
 
     def __call__(self, events: EventRecords) -> ScoredPart:
         """Return the events of a part with their scores."""
-        # read-only, as arrays are in other processes: kernels are compiled for either kind
+        # read-only, like arrays in other processes: kernels are compiled for either type
         flat, values, keys = FlatTrees(*map(read_only, self.forest.flat)), self.forest.values, self.forest.keys
         forests = [BaggedTrees(flat, read_only(values), read_only(keys))]
         score = ensemble.score_out_of_bag(events.codes, events.first_row, forests, 1, events.bag)[0]
@@ -397,15 +397,15 @@ class OutOfBag:
 
 
 def _count_units(events: ScoredPart, unit: CountUnit | None) -> NDArray[np.int64] | None:
-    """Return the weights of events in units; None where they have none."""
+    """Return the weights of events in units; None without weights."""
     return read_only(None if unit is None or events.weights is None else unit.count(events.weights))
 
 
 @dataclass(frozen=True)
 class _DistinctScores:
-    """The reduction to cells with one distinct score each; the cells of all parts are merged at the end."""
+    """Reduction to cells with one distinct score each; the cells of all parts are merged at the end."""
 
-    unit: CountUnit | None  # of the weights of events, if they have any
+    unit: CountUnit | None  # of the weights of events, if any
 
     def empty(self) -> list[ScoreCells]:
         return []
@@ -425,7 +425,7 @@ class _DistinctScores:
 class _Grid:
     """The reduction to the cells of a grid of scores."""
 
-    unit: CountUnit | None  # of the weights of events, if they have any
+    unit: CountUnit | None  # of the weights of events, if any
 
     def empty(self) -> ScoreCells:
         return _thresholds.empty_grid()
@@ -450,7 +450,7 @@ class _Resamples(ArraySum):
     cuts: FloatArray
     keys: NDArray[np.uint64]
     firsts: dict[int, int]
-    unit: CountUnit | None  # of the weights of events, if they have any
+    unit: CountUnit | None  # of the weights of events, if any
 
     def empty(self) -> NDArray[np.int64]:
         return np.zeros((len(self.keys), len(self.cuts), 2), dtype=np.int64)
@@ -462,7 +462,7 @@ class _Resamples(ArraySum):
 
 
 class ScoredParts:
-    """Scores of all events, in parts of `ScoredPart`, in order; has the methods that a threshold rule needs."""
+    """Scores of all events, in parts of `ScoredPart`, in order, with the methods required by threshold rules."""
 
     def __init__(self, executor: Executor, parts: Sequence[Any]) -> None:
         self._executor, self._parts = executor, list(parts)
@@ -492,7 +492,7 @@ class ScoredParts:
         return counts if self._unit is None else counts / self._unit.per_event
 
     def arrays(self) -> tuple[BoolArray, FloatArray]:
-        """Return whether each event is On, and its score, without events that have no score; not with weights."""
+        """Return the On mask and the scores of events with a score; not supported with weights."""
         if self._unit is not None:
             _thresholds.reject_weights()
         on, score = self.collected()
@@ -500,13 +500,13 @@ class ScoredParts:
         return on[scored], score[scored]
 
     def collected(self) -> tuple[BoolArray, FloatArray]:
-        """Return whether each event is On, and its score or NaN; the parts are released."""
+        """Return the On mask and the scores, which may be NaN; the parts are released."""
         if self._collected is None:
             found = self._executor.collect(self._parts)
             self._parts = []
             ends = np.cumsum([len(own.score) for own in found])
             on, score = np.empty(ends[-1], dtype=np.bool_), np.empty(ends[-1])
-            for end in ends[::-1]:  # each part is released when it is copied: scores are not in memory twice
+            for end in ends[::-1]:  # each part is released after copying, so scores are not in memory twice
                 own = found.pop()
                 rows = slice(end - len(own.score), end)
                 on[rows], score[rows] = own.on, own.score
@@ -515,12 +515,12 @@ class ScoredParts:
 
 
 class _Scored(NamedTuple):
-    """Events of a part that have a score."""
+    """Number of events of a part with a score."""
 
     first_row: int
     n_on: int
     n_off: int
-    weight: Fraction | None  # the sum of their weights, if they have any
+    weight: Fraction | None  # the sum of their weights, if any
 
 
 def _count_scored(events: ScoredPart) -> _Scored:
@@ -536,22 +536,22 @@ MAX_EVENTS = 2_000_000_000  # counts of On and of Off, with bootstrap weights, h
 def fit_forest(
     estimator: OnOffForestClassifier, chunks: Any, *, executor: Any = None, memory: int = 2**30, oob_scores: bool = True
 ) -> OnOffForestClassifier:
-    """Fit a forest on chunks of events: bit for bit the forest of ``estimator.fit`` on all of them at once.
+    """Fit a forest on chunks of events, identical to ``estimator.fit`` on all events at once, bit for bit.
 
     Parameters
     ----------
     estimator : OnOffForestClassifier
-        The forest to fit; it is not changed. ``max_bins=None``, which needs all distinct values, is an error.
+        Forest to fit; it is not changed. ``max_bins=None``, which requires all distinct values, is an error.
     chunks : iterable of (X, y), (X, y, groups) or (X, y, groups, sample_weight), or a dataset
         Events, with groups (or None) and weights as for ``estimator.fit``, or without. Weights must not be 0, or all
-        integers: leave out or repeat those. An iterable, such as a list, gives the same chunks each time; a
-        dataset, such as `EventFiles`, has partitions that workers read. The order of events matters, chunks do not.
+        integers: remove or repeat such events. An iterable, such as a list, must yield the same chunks each time; a
+        dataset, such as `EventFiles`, has partitions read by workers. The order of events matters, chunks do not.
     executor : None, dask.distributed.Client, str or Executor, default=None
         By default threads of this process (``estimator.n_jobs``); the client or address of a Dask cluster; an executor.
     memory : int, default=2**30
-        Bytes that a worker may use for histograms and for events that are moved, besides the events it keeps.
+        Bytes that a worker may use for histograms and moved events, in addition to its own events.
     oob_scores : bool, default=True
-        Whether to keep ``oob_decision_function_``, which takes eight bytes per event here.
+        Whether to store ``oob_decision_function_``, which takes eight bytes per event here.
 
     Returns
     -------
@@ -572,7 +572,7 @@ def fit_forest(
     if not isinstance(estimator, OnOffForestClassifier):
         raise TypeError(f"estimator must be an OnOffForestClassifier, got {type(estimator).__name__}")
     if estimator.max_bins is None:
-        raise ValueError("max_bins=None needs all distinct values at once; fit in memory, or give at most 255 bins")
+        raise ValueError("max_bins=None requires all distinct values at once; fit in memory, or use at most 255 bins")
     memory = as_int("memory", memory, minimum=2**16)
     forest = clone(estimator)
     plan = forest._plan()
@@ -584,7 +584,7 @@ def fit_forest(
         forest.training_sketch_ = survey.sketch()
         n_events, n_on = survey.n_rows, survey.labels[classes[1].item()]
         if not 2 <= n_events <= MAX_EVENTS:
-            raise ValueError(f"chunks hold {n_events} events; at least 2 and at most {MAX_EVENTS} can be fitted")
+            raise ValueError(f"chunks contain {n_events} events; at least 2 and at most {MAX_EVENTS} can be fitted")
         forest.n_features_in_ = len(edges)
         if survey.names is not None:
             forest.feature_names_in_ = np.array(survey.names, dtype=object)
@@ -607,9 +607,9 @@ def fit_forest(
 
 @dataclass(frozen=True)
 class _GrowerOnParts(EventParts):
-    """Grows trees on parts of the events."""
+    """Grower of trees on parts of the events."""
 
-    on_share: float  # of On events among all, or of their weights
+    on_share: float  # of On events among all, by number or by weight
     plan: ForestPlan
 
     @property
@@ -618,17 +618,17 @@ class _GrowerOnParts(EventParts):
         return len(self.edges)
 
     def sample(self, n_events: int) -> GrowerInMemory:
-        """Return a grower in this process on at most so many of the events."""
+        """Return a grower in this process on at most this many events."""
         found = self.executor.collect(self.executor.map(RowSample(self.n_events, n_events), self.parts))
         hashes = np.concatenate([own.hashes for own in found])
-        kept = np.sort(np.argsort(hashes)[:n_events])  # of a few more rows than wanted, in their order
+        kept = np.sort(np.argsort(hashes)[:n_events])  # of slightly more rows than required, in their order
         records = np.concatenate([own.records for own in found])[kept]
         events = BinnedEvents(records, self.edges, join_bags([own.bag for own in found]).part(kept))
         on = (events.codes[:, self.n_features] >> ON_BIT).astype(np.bool_)
         return GrowerInMemory(events, on, self.plan, self.n_threads)
 
     def grow(self, trees: Sequence[TreeSettings], settings: GrowthSettings, tick: Tick | None) -> list[Any]:
-        """Return the nodes of each tree; those whose nodes look at equally many features grow together."""
+        """Return the nodes of each tree; trees with equal numbers of features per node grow together."""
         grown: dict[int, NDArray[np.int64]] = {}
         for n_chosen in sorted({tree.max_features for tree in trees}):
             own = {number: tree for number, tree in enumerate(trees) if tree.max_features == n_chosen}

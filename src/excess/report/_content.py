@@ -1,4 +1,4 @@
-"""What the page says: the verdict, the number to quote, numbers with notes, tables, captions, and what is missing."""
+"""Text of the report: verdict, number to quote, numbers with notes, tables, captions, and missing information."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,12 @@ from excess.report._series import has_light_curve, has_score, light_curve
 from excess.report._style import with_error
 from excess.stats._significance import OnOffCounts
 
-MAX_ROWS = 300  # largest number of rows in a table of groups or folds; CSV files next to the report have all of them
-MAX_PANELS = 8  # largest number of features of a simulated sample that are drawn; the table has all of them
-MAX_FEATURES, _MIN_FEATURES = 32, 5  # features that are drawn for all models together, and at least for each model
-MAX_MAPS = 4  # largest number of models with a map of the sky on the page
+MAX_ROWS = 300  # maximum number of rows in a table of groups or folds; CSV files next to the report contain all of them
+MAX_PANELS = 8  # maximum number of plotted features of a simulated sample; the table contains all of them
+MAX_FEATURES, _MIN_FEATURES = 32, 5  # maximum number of plotted features of all models, and minimum for each model
+MAX_MAPS = 4  # maximum number of models with a sky map on the page
 
-_LABELS = {  # class of the verdict, which sets its colour, and its title, by the status
+_LABELS = {  # CSS class of the verdict, and its title, by status
     "detected": ("found", "Source detected"),
     "not confirmed": ("unconfirmed", "Not confirmed"),
     "no detection": ("nothing", "No detection"),
@@ -41,24 +41,24 @@ _MEANINGS = {  # of the value that could be quoted, by the status of the verdict
 _NOTHING_TO_QUOTE = {
     "not confirmed": "There is no confirmed detection to quote.",
     "no detection": "There is no detection to quote.",
-    "compared": "This model is for comparison: a detection is quoted by the first model of the list.",
-    "doubtful": "Quote nothing before the warnings are explained.",
+    "compared": "This model is for comparison: quote the detection of the first model in the list.",
+    "doubtful": "Do not quote a significance before the warnings are explained.",
 }
 _NAMES = {"pooled": "pooled", "forward": "forward", "applied": "new events"}
 _ABOUT = {
-    "likelihood": "all hold-out events, each by its signal ratio: how much more likely signal is there",
-    "cut": "hold-out events above the tuned thresholds, all with the same weight",
+    "likelihood": "all hold-out events, weighted by the likelihood ratio of signal to background",
+    "cut": "hold-out events above the tuned thresholds, with equal weights",
 }
-_FORWARD = "every event predicted by a model of earlier events only"
+_FORWARD = "every event predicted by a model trained on earlier events only"
 _KINDS = {
-    FROM_LABELS: "learned from the labels alone",
-    LABELS_AND_REFERENCES: "learned from the labels, with the references as further features",
+    FROM_LABELS: "trained on the labels only",
+    LABELS_AND_REFERENCES: "trained on the labels, with the references as additional features",
 }
 _SAMPLES = {"signal": ("Simulated gammas", "gammas"), "background": ("Simulated protons", "protons")}
 _TIMES = {  # origin of observation times
     "livetime": "livetime of the files",
     "ontime": "observation time of the files, dead time included",
-    "events": "first to last event of each run, so a little too short, dead time included",
+    "events": "first to last event of each run, slightly too short, dead time included",
 }
 
 
@@ -81,7 +81,7 @@ class Number(NamedTuple):
 
 
 class PageFigure(NamedTuple):
-    """A figure of the page as SVG, its numbers as CSV, and points ``[x, y, text]`` for hover."""
+    """A figure of the page as SVG, its data as CSV, and points ``[x, y, text]`` for tooltips."""
 
     id: str
     svg: str
@@ -91,7 +91,7 @@ class PageFigure(NamedTuple):
 
 @dataclass
 class ModelContent:
-    """Texts and tables of the page about one model, that of a number among several."""
+    """Text and tables of the page for one of several models."""
 
     name: str
     detection: Detection
@@ -107,16 +107,16 @@ class ModelContent:
     sky: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Find out what may be quoted; by another model than the first, which was chosen beforehand, nothing is."""
+        """Determine the value to quote; only the first model, which was chosen beforehand, may be quoted."""
         found = self.detection
-        judged = assess(found, self.forward, self.null_test) if self.verdict is None else self.verdict
-        self.warnings = judged.warnings
-        self.level, self.stamp = _LABELS[judged.status]
-        self.sentence = f"{_amount(found)}, {judged.sentence}"
-        limits = {} if judged.feasible else quoted_limits(found, self.forward)
+        conclusion = assess(found, self.forward, self.null_test) if self.verdict is None else self.verdict
+        self.warnings = conclusion.warnings
+        self.level, self.stamp = _LABELS[conclusion.status]
+        self.sentence = f"{_amount(found)}, {conclusion.sentence}"
+        limits = {} if conclusion.feasible else quoted_limits(found, self.forward)
         self.limits = describe_limits(limits, found.required_significance)
-        self.status = "compared" if judged.feasible and self.number > 0 else judged.status
-        self.detected, self.quotable = judged.feasible, self.status == "detected"
+        self.status = "compared" if conclusion.feasible and self.number > 0 else conclusion.status
+        self.detected, self.quotable = conclusion.feasible, self.status == "detected"
         self.reason = self.no_forward.strip().rstrip(".") or "it was not computed"
         self.strategy, self.statistic = found.strategy, found.statistic
         self.cross_validated, self.pooled = found.strategy != "applied", found.strategy == "pooled"
@@ -130,23 +130,23 @@ class ModelContent:
     def rates(self) -> str:
         """The observation time and its origin."""
         exposure = self.detection.exposure
-        return "" if exposure is None else f"{exposure.total:.2f} hours in all. Times: {_TIMES[exposure.source]}."
+        return "" if exposure is None else f"{exposure.total:.2f} hours in total. Times: {_TIMES[exposure.source]}."
 
     def _ahead(self, statistic: str) -> float | None:
-        """Return the forward significance by a statistic that was found next to a pooled one; None if there is none."""
+        """Return the forward significance by a statistic in addition to a pooled one; None if there is none."""
         quoted = quoted_significance(self.detection, self.forward, statistic)
         return quoted.value if quoted.strategy != self.strategy else None
 
     @property
     def headline(self) -> dict[str, Any]:
-        """The largest number of the page with its label, values that are shown smaller, and notes."""
+        """Headline number of the page with its label, secondary values, and notes."""
         value, meaning, notes = f"{self.detection.significance:.1f} σ", _MEANINGS[self.status], [self._statistics()]
         ahead = self._ahead(self.statistic)
         if ahead is not None:
             beside = [(value, f"pooled: {_COMPARES}")]
             return {"value": f"{ahead:.1f} σ", "label": f"forward: {meaning}", "beside": beside, "notes": notes}
         if self.strategy == "pooled":
-            absent = "There is no forward value"
+            absent = "No forward value"
             if self.quotable:
                 meaning = f"{_COMPARES}, not {_TO_QUOTE}"
                 absent += ", which would be the one to quote"
@@ -157,11 +157,11 @@ class ModelContent:
 
     @property
     def _to_quote(self) -> str:
-        """That a number is the one to quote, and on which condition."""
-        return _TO_QUOTE + ("" if self.cross_validated else ", if the model was chosen before they were looked at")
+        """Phrase that a number is the one to quote, and on which condition."""
+        return _TO_QUOTE + ("" if self.cross_validated else ", if the model was chosen independently of these events")
 
     def _statistics(self) -> str:
-        """Return which statistic was declared, and the significances by the other one."""
+        """Describe the declared statistic, and the significances by the other one."""
         name = {"likelihood": "By the likelihood of all hold-out events", "cut": "By the cut"}[self.statistic]
         [(other, value)] = [one for one in self.detection.outcome.significances.items() if one[0] != self.statistic]
         if np.isnan(value):
@@ -173,14 +173,14 @@ class ModelContent:
 
     @property
     def quote(self) -> str:
-        """Which number to quote and why: that of the declared statistic, forward if there is one."""
+        """Which number to quote and why: that of the declared statistic, forward if available."""
         parts = [_NOTHING_TO_QUOTE.get(self.status, ""), *self._values()]
         if self.detection.likelihood is not None:
             other = "cut" if self.statistic == "likelihood" else "likelihood"
-            parts.append(f"The {self.statistic} was declared beforehand; the {other} stands beside it.")
-            parts.append("To quote the larger of the two would be biased.")
+            parts.append(f"The {self.statistic} was declared beforehand; the {other} is shown for comparison.")
+            parts.append("Quoting the larger of the two would be biased.")
         if self.detection.n_permutations:
-            parts.append("The permutation p-value tests whether the features separate On from Off at all.")
+            parts.append("The permutation p-value tests whether the features separate On from Off.")
         parts += [f"{remark}." for remark in self.detection.remarks]
         return " ".join(part for part in parts if part)
 
@@ -190,22 +190,22 @@ class ModelContent:
         if self.strategy == "applied":
             chosen = "this model and its threshold were" if by_cut else "this model was"
             what = f"Quote {value}," if self.quotable else f"{value} counts"
-            return [f"{what} if {chosen} chosen before these events were looked at, and trained without any of them."]
+            return [f"{what} if {chosen} chosen independently of these events, and trained on other events."]
         fixed = "the selection of every block of events was fixed by earlier blocks"
         if not by_cut:
             fixed = "the likelihood ratio of every event was fixed by earlier blocks of events"
-        normal = "so without a source it follows the normal distribution"
+        normal = "so without a source it follows a standard normal distribution"
         if self.strategy == "forward":
             what = f"Quote this value, {value}" if self.quotable else f"This value, {value}, is a forward one"
             return [f"{what}: {fixed}, {normal}."]
-        pooled = f"The pooled value, {value}, compares models: these were trained on each other's hold-out events"
-        pooled += ", so without a source it scatters a little more than a significance should."
+        pooled = f"Use the pooled value, {value}, to compare models: these were trained on each other's hold-out events"
+        pooled += ", so without a source its spread is slightly larger than that of a significance."
         ahead = self._ahead(self.statistic)
         if ahead is None:
             what = "The value to quote would be the forward one" if self.quotable else "There is no forward value"
-            why = "for which every event is predicted by a model of earlier events only"
+            why = "for which every event is predicted by a model trained on earlier events only"
             return [f"{what}, {why}; here, {self.reason}.", pooled]
-        what = f"The forward value, {ahead:.1f} sigma, is the one that counts"
+        what = f"The forward value, {ahead:.1f} sigma, is the relevant one"
         if self.quotable:
             what = f"Quote the forward value, {ahead:.1f} sigma"
         is_smaller = ahead < self.detection.significance
@@ -214,9 +214,9 @@ class ModelContent:
 
     @property
     def thresholds(self) -> str:
-        """Which thresholds select the events of the result."""
+        """Describe the thresholds that select the events of the result."""
         if not has_score(self.detection).any():
-            return "There are no scores, so no other threshold can be shown."
+            return "No scores are available, so other thresholds cannot be shown."
         known = self.detection.thresholds[~np.isnan(self.detection.thresholds)]
         if len(known) == 0:
             return "The models select events by their own rules, without a threshold on the score."
@@ -228,7 +228,7 @@ class ModelContent:
 
     @property
     def numbers(self) -> list[dict[str, Any]]:
-        """The numbers of the result in groups, each number with a label and a note; the declared statistic first."""
+        """Numbers of the result in groups, each with a label and a note; the declared statistic first."""
         found, groups = self.detection, []
         for name in sorted(STATISTICS, key=lambda one: one != self.statistic):
             if name == "likelihood" and found.likelihood is None:
@@ -248,21 +248,21 @@ class ModelContent:
             Number("Without a cut", f"{uncut.significance:.2f} σ", "all hold-out events as one bin"),
         ]
         if n_beyond := int(np.count_nonzero(beyond)):
-            note = "not counted; they enter the likelihood by their angle to the centre of their own region"
+            note = "not counted; used in the likelihood with the angle to the centre of their own region"
             rows.append(Number("Beyond the cut in θ²", f"{n_beyond:,}", note))
         return [*groups, {"title": "Events", "declared": "", "about": "", "rows": rows}]
 
     def _significances(self, statistic: str) -> list[Number]:
         """Return the significances by one statistic, the forward one first, and its p-value."""
         label, note = {
-            "pooled": ("Pooled significance", f"{_COMPARES}: every event judged by a model that has not seen it"),
+            "pooled": ("Pooled significance", f"{_COMPARES}: every event predicted by a model trained on other events"),
             "forward": ("Forward significance", _FORWARD),
-            "applied": ("Significance", "new events, judged by a model that was trained before"),
+            "applied": ("Significance", "new events, predicted by a trained model"),
         }[self.strategy]
         repeats, spread = self.detection.repeats[statistic], ""
         if len(repeats) > 1:
             spread = f" ± {repeats.std(ddof=1):.2f}"
-            note += f"; ± is the scatter over {len(repeats)} seeds"
+            note += f"; ± is the spread over {len(repeats)} seeds"
         best, which = self.detection.outcome.significances[statistic], label.lower()
         rows = [Number(label, f"{best:.2f}{spread} σ", note)]
         quoted, ahead = self.quotable and statistic == self.statistic, self._ahead(statistic)
@@ -274,10 +274,10 @@ class ModelContent:
             quoted = False
         if quoted:
             rows[0] = rows[0]._replace(note=f"{self._to_quote}: {rows[0].note}", quoted=True)
-        return [*rows, Number("p-value", _p_text(float(ndtr(-best))), f"of the {which}: upper tail of the normal law")]
+        return [*rows, Number("p-value", _p_text(float(ndtr(-best))), f"of the {which}: normal upper tail")]
 
     def _amounts(self, statistic: str) -> list[Number]:
-        """Return the signal that the likelihood finds, or the counts of the cut."""
+        """Return the signal by the likelihood, or the counts of the cut."""
         counts, likelihood = self.detection.counts, self.detection.likelihood
         if statistic == "cut" or likelihood is None:
             return [
@@ -307,82 +307,82 @@ class ModelContent:
             value = f"{self.detection.permutation_p_values[statistic]:.3g}"
             note = f"{n:,} permutations of On and Off; the smallest possible value is {1 / (n + 1):.2g}"
         rows = [Number("Permutation p-value", value, note)]
-        value, note = "not made", "see excess detect --null-test; it needs two Off regions"
+        value, note = "not made", "see excess detect --null-test; requires two Off regions"
         if self.null_test is not None:
             value, note = f"{_null_text(self.null_test, statistic)} σ", "a search in each Off region"
         return [*rows, Number("Null tests", value, note)]
 
     @property
     def missing(self) -> Iterator[str]:
-        """Yield sentences about what the page cannot show."""
+        """Yield sentences on missing information."""
         found = self.detection
-        judged, known = found.held_out, has_score(found)
-        if n_without := int(np.count_nonzero(judged & ~known)):
-            yield f"{n_without:,} hold-out events have no score: left out of histogram and slider, not of the result."
+        held_out, known = found.held_out, has_score(found)
+        if n_without := int(np.count_nonzero(held_out & ~known)):
+            yield f"{n_without:,} hold-out events have no score: excluded from histogram and slider only."
         if n_trained_on := int(np.count_nonzero(~found.in_likelihood)):
-            yield f"{n_trained_on:,} of {len(judged):,} events were used for training only, and are not counted."
+            yield f"{n_trained_on:,} of {len(held_out):,} events were used for training only, and are not counted."
         if found.event_alpha is not None:
-            beyond = "Those of events beyond the cut in θ² are not known, so the θ² plot scales them by the mean there."
+            beyond = "Those of events beyond the cut in θ² are unknown, so the θ² plot uses the mean there."
             beyond = beyond if found.theta is not None else ""
             yield f"Exposure ratios differ between events, and each event counts with its own. {beyond}"
         groups = found.counts_by_group
         if found.groups is None:
-            yield "There are no groups, such as nights, so there is no table of them."
+            yield "No table of groups: the events have no groups, such as nights."
         elif len(groups) == 1:
-            yield f"There is one group only, {next(iter(groups))}, so groups cannot be compared."
+            yield f"Groups cannot be compared: there is only one, {next(iter(groups))}."
         if found.likelihood is None:
-            yield "This model has no signal ratio, so there is no likelihood, no plot of it, and no light curve."
+            yield "No likelihood and no light curve: this model has no likelihood ratio."
         elif not has_light_curve(found) and len(groups) > 1:
-            yield "The mean strength of the source is not a positive number, so there is no light curve."
+            yield "No light curve: the mean signal strength is not positive."
         for by, counts in (("group", groups), ("night", found.counts_by_night)):
             if has_light_curve(found, by) and (n_left_out := len(counts) - len(light_curve(found, by))):
                 some = f"{n_left_out:,} of {len(counts):,} {by}s"
-                yield f"{some} without a bound or an observation time are left out of the light curve."
+                yield f"{some} without a bound or an observation time are excluded from the light curve."
         if found.exposure is None:
-            yield "Observation times are not known, so there are no signal events per hour."
+            yield "No rates per hour: observation times are unknown."
         if found.theta is None or found.theta_squared_cut is None:
-            yield "Angles between events and regions are not known, so there is no θ² plot."
+            yield "No θ² plot: angles between events and regions are unknown."
         elif found.nearby is None or found.nearby.theta is None:
-            yield "Events around the regions are not known, so the θ² plot ends at the cut."
+            yield "The θ² plot ends at the cut: events around the regions are unknown."
         if not known.any():
-            yield "No event has a score, so there is no threshold to explore and no score histogram."
-        if not judged.any():
-            yield "No event was judged."
-        elif found.time is None or not np.isfinite(found.time[judged]).all():
-            yield "Times of the events are not known, so the significance is shown against hold-out events."
+            yield "No score histogram and no slider: no event has a score."
+        if not held_out.any():
+            yield "No event was held out."
+        elif found.time is None or not np.isfinite(found.time[held_out]).all():
+            yield "The significance is shown against hold-out events: times are unknown."
         if found.importances is None:
-            yield "This model has no importances of features."
+            yield "This model has no feature importances."
         if not found.features:
-            yield "Values of the features are not known (older runs lack them), so On and Off are not compared in them."
+            yield "No comparison of On and Off in features: their values are unknown (older runs lack them)."
         elif len(found.features) > self.n_features:
             n_all = len(found.features)
             yield f"On and Off are compared in {self.n_features} of {n_all} features; result.json has all of them."
         sky = found.sky
         if sky is None or not sky.layers:
-            needs = "sky positions of events and pointing, that of the source, and 100 events around it"
-            yield f"There is no map of the sky: it needs {needs}."
+            needs = "sky positions of events, pointing and source, and 100 events around the source"
+            yield f"No sky map: it requires {needs}."
         elif self.number >= MAX_MAPS:
-            yield f"The maps of the sky of the first {MAX_MAPS} models are on the page."
+            yield f"Sky maps are shown for the first {MAX_MAPS} models."
         elif "selected" not in sky.layers:
-            yield "Too few events are selected for a map of them."
+            yield "No sky map of selected events: there are too few."
         if self.null_test is None and self.cross_validated:
-            yield "No null test was made, which searches in the Off regions, where there is no source."
+            yield "No null test was run, which searches for a source in the Off regions."
 
 
 def _amount(detection: Detection) -> str:
-    """Return how many events the declared statistic finds: signal events of the likelihood, or the excess of a cut."""
+    """Describe the result of the declared statistic: signal events of the likelihood, or the excess of a cut."""
     counts, likelihood = detection.counts, detection.likelihood
     if detection.statistic == "likelihood" and likelihood is not None:
         word, amount, error = "A signal", likelihood.n_signal, likelihood.n_signal_error
     elif counts.n_on + counts.n_off == 0:
-        return "Nothing was selected"
+        return "No event was selected"
     else:
         word, amount, error = "An excess", counts.excess, counts.excess_error
     return f"{word if amount >= 0 else 'A deficit'} of {with_error(abs(amount), error)} events"
 
 
 def _known_text(template: str, *values: float) -> str:
-    """Return numbers as text; nothing where one of them is not a number."""
+    """Return numbers as text; empty if one of them is not a number."""
     return "" if np.isnan(values).any() else template.format(*values).replace("inf", "∞").replace("-", "−")
 
 
@@ -391,7 +391,7 @@ def _p_text(p_value: float) -> str:
 
 
 def _null_text(null_test: NullTest, statistic: str) -> str:
-    """Return the significance in each Off region by one statistic; a dash where there is none."""
+    """Return the significance in each Off region by one statistic; a dash if there is none."""
     found = [replace(outcome, statistic=statistic) for outcome in null_test.outcomes.values()]
     return ", ".join("-" if one.empty or np.isnan(one.significance) else f"{one.significance:.1f}" for one in found)
 
@@ -415,7 +415,7 @@ def _tables(detection: Detection) -> list[Table]:
 
 
 def shorten(table: Table, file: str, max_rows: int) -> Table:
-    """Return the first rows of a table, with a note where there are more."""
+    """Return the first rows of a table, with a note if there are more."""
     n_rows = len(table.rows)
     if n_rows <= max_rows:
         return table
@@ -424,13 +424,13 @@ def shorten(table: Table, file: str, max_rows: int) -> Table:
 
 
 def _outcome_cells(outcome: Outcome, likely: list[str]) -> list[str]:
-    """Return counts, and the significance by the likelihood if the table has it."""
+    """Return counts, and the significance by the likelihood if the table includes it."""
     more = [_known_text("{:.2f}", outcome.significances["likelihood"]) for _ in likely]
     return [*counts_text(outcome.counts).values(), *more]
 
 
 def _group_table(detection: Detection) -> Table:
-    """Return counts, strength and rate of each group."""
+    """Return counts, signal strength and rate of each group."""
     heads, note = ["Group", "Cut / σ", "On", "Off", "Excess"], ""
     if detection.groups is None:
         return Table("groups", heads, [])
@@ -440,8 +440,8 @@ def _group_table(detection: Detection) -> Table:
     if detection.likelihood is not None:
         more["Likelihood / σ"] = ("{:.2f}", "likelihood_significance")
         strength = [f"relative_strength{end}" for end in ("", "_low", "_high")]
-        more["Strength / mean"] = ("{:.2f} ({:.2f} to {:.2f})", *strength)
-        note = "The likelihood has no threshold: its columns do not follow the slider."
+        more["Signal strength / mean"] = ("{:.2f} ({:.2f} to {:.2f})", *strength)
+        note = "Columns of the likelihood, which has no threshold, do not follow the slider."
     if "hours" in frame and frame["hours"].notna().any():
         more["Hours"] = ("{:.2f}", "hours")
         if detection.likelihood is not None:
@@ -463,7 +463,7 @@ def _weight_table(detection: Detection) -> Table:
 
 def _fold_table(detection: Detection) -> Table:
     """Return the events, threshold and counts of each fold."""
-    heads = ["Fold", "Trained on", "Judged", "Threshold", "Tuned-on σ", "On", "Off", "Cut, hold-out σ"]
+    heads = ["Fold", "Trained on", "Hold-out", "Threshold", "Tuned-on σ", "On", "Off", "Cut, hold-out σ"]
     likely = [] if detection.likelihood is None else ["Likelihood, hold-out σ"]
     rows, without = [], "elsewhere" if detection.strategy == "applied" else "no model yet"
     for number, fold in enumerate(detection.folds):
@@ -473,14 +473,14 @@ def _fold_table(detection: Detection) -> Table:
         threshold = _known_text("{:.4f}", fold.threshold)
         row = [str(number), trained, f"{fold.n_held_out:,}", threshold, tuned, n_on, n_off]
         rows.append([*row, significance, *(_known_text("{:.2f}", fold.likelihood_significance) for _ in likely)])
-    note = "Tuned-on values belong to the events that a threshold was tuned on. They are not a result."
+    note = "Tuned-on values refer to the events used to tune the threshold; they are not a result."
     return Table("folds", [*heads, *likely], rows, note)
 
 
 def models_table(
     detections: Mapping[str, Detection], forwards: Mapping[str, Outcome], tests: Mapping[str, NullTest], *, pooled: bool
 ) -> Table:
-    """Return one row for each model, and one for all events without a cut."""
+    """Return one row per model, and one for all events without a cut."""
     likely = any(found.likelihood is not None for found in detections.values())
     value = "pooled σ" if pooled else "σ"
     heads = ["Model", *([f"Likelihood {value}", "Likelihood forward σ", "Signal events"] if likely else [])]
@@ -503,7 +503,7 @@ def models_table(
 
 
 def simulation_content(agreement: SimulationAgreement) -> dict[str, Any]:
-    """Return the texts and tables of the simulation check."""
+    """Return the text and tables of the simulation check."""
     samples = []
     heads = ["Feature", "Shift / standard deviation", "p-value", "Adjusted", "Differs"]
     for sample, (title, what) in _SAMPLES.items():
@@ -538,7 +538,7 @@ def counts_text(counts: OnOffCounts) -> dict[str, str]:
 
 
 def counts_texts(counts: Iterable[OnOffCounts]) -> dict[str, list[str]]:
-    """Return lists of texts of counts."""
+    """Return lists of counts as text."""
     found = [one.summary() for one in counts]
     return format_counts(**{name: [one[name] for one in found] for name in found[0]})
 

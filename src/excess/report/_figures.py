@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 _LOG_FROM = 100.0  # ratio of the largest to the smallest non-zero count above which the axis is logarithmic
-_MAX_TICKS = 8  # largest number of groups that are named below a figure; more than half of it are rotated
+_MAX_TICKS = 8  # maximum number of groups labelled below a figure; more than half of it are rotated
 _LONG_NAME = 12
-MAX_CIRCLES = 40  # largest number of Off regions that are drawn into a map; of more, none is
+MAX_CIRCLES = 40  # maximum number of Off regions drawn in a map; none if there are more
 _SKY_LABELS = {"significance": "significance / σ", "excess": "excess / events", "counts": "events"}
-_LOOKS = {  # colours and names of observed and simulated events of each sample
+_LOOKS = {  # colours and labels of observed and simulated events of each sample
     "signal": (ON, OTHER, "On - α Off, by P(signal)", "simulated gammas, by P(signal)"),
     "background": (OFF, GREY, "Off", "simulated protons"),
 }
@@ -35,16 +35,16 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours of lines that colour-blind readers can distinguish; further lines have the same ones and another marker."""
 _MARKERS = "osD^v<>"
 _LARGEST_DECLINATION = 80.0  # declination of a source in deg up to which a map is labelled by right ascension
-_LIMITS = (-0.03, 1.03)  # limits of an axis of fractions, so that points at 0 and 1 are not cut off
+_LIMITS = (-0.03, 1.03)  # limits of an axis of fractions, with margins for points at 0 and 1
 _FEW_DECADES = 3.5
-_SPREAD = 0.5  # part of a bin over which the points of several lines are spread, so that their errors do not overlap
+_SPREAD = 0.5  # fraction of a bin over which the points of several lines are spread, to separate their errors
 
 
 @style.figure()
 def plot_theta_squared(ax: Axes, detection: Detection, *, threshold: float | None = None) -> None:
-    """Plot selected events by their squared angle to the source, and to the centres of the Off regions.
+    """Plot selected events by their squared angle to the source and to the centres of the Off regions.
 
-    Points are On events, filled steps are Off events times ``alpha``; the legend counts events inside the cut. Where a
+    Points are On events, filled steps are Off events times ``alpha``; the legend counts events inside the cut. If a
     point spread function was fitted, the line is its profile over a flat background.
 
     Parameters
@@ -52,7 +52,7 @@ def plot_theta_squared(ax: Axes, detection: Detection, *, threshold: float | Non
     detection : Detection
         With angles; see ``Detection.annotated``. With angles of nearby events the plot extends to four times the cut.
     threshold : float or None, default=None
-        Select by this threshold instead of by those of the models; the plot is then marked as exploration.
+        Select by this threshold instead of the tuned ones; the plot is then marked as exploration.
 
     Examples
     --------
@@ -88,18 +88,18 @@ def plot_theta_squared(ax: Axes, detection: Detection, *, threshold: float | Non
     options |= {"frameon": True, "facecolor": "none", "edgecolor": GREY, "fancybox": False}
     legend = ax.legend(handles=drawn, title="\n".join(title), **options)
     legend.get_frame().set_linewidth(0.4)
-    legend.set_in_layout(False)  # it may be wider than small axes of a caller
+    legend.set_in_layout(False)  # it may be wider than small axes of the caller
     style.mark_exploration(ax, threshold)
 
 
 @style.figure()
 def plot_score_histogram(ax: Axes, detection: Detection) -> None:
-    """Plot the scores of hold-out events, On against Off, and the thresholds of the folds.
+    """Plot the scores of hold-out events, On and scaled Off, and the thresholds of the folds.
 
     Parameters
     ----------
     detection : Detection
-        The events. Those without a score are left out.
+        Detection; events without a score are excluded.
 
     Examples
     --------
@@ -128,18 +128,18 @@ def plot_score_histogram(ax: Axes, detection: Detection) -> None:
 
 @style.figure()
 def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | None = None) -> None:
-    """Plot the significance of hold-out events over all thresholds, the same for all folds, and the folds' thresholds.
+    """Plot the significance of hold-out events against a common threshold, and the thresholds of the folds.
 
-    The curve is for exploration: its maximum is biased, because it is chosen on the events that are counted. The dashed
-    line is the result of the cut: events selected by thresholds that were tuned on other events. Where exposure ratios
-    differ between events, the curve is computed at 250 thresholds. Values below 0 are deficits.
+    The curve is for exploration: its maximum is biased, because it is selected on the counted events. The dashed
+    line is the result of the cut: events selected by thresholds tuned on other events. If exposure ratios differ
+    between events, the curve is computed at 250 thresholds. Values below 0 are deficits.
 
     Parameters
     ----------
     detection : Detection
-        The events. Those without a score are selected by no threshold.
+        Detection; events without a score are not selected by any threshold.
     threshold : float or None, default=None
-        Mark this threshold as well. The plot is then marked as exploration.
+        Also mark this threshold. The plot is then marked as exploration.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | N
         ax.plot([threshold, threshold], [0, value], color=OFF, linewidth=0.6)
         ax.plot(threshold, value, "o", color=OFF, label=f"exploration: {value:.1f} σ")
     top = max(significance.max(), result, 1.0)
-    # from a little below 0, so that a result of 0 can be seen, up to the space of the legend
+    # from slightly below 0, to show a result of 0, up to the space of the legend
     ax.set_ylim(min(0.0, result, significance.min()) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
     ax.hlines(0, 0, 1, GREY, linewidth=0.6, transform=ax.get_yaxis_transform())
     line: dict[str, Any] = {"linestyle": "none", "transform": ax.get_xaxis_transform(), "clip_on": False}
@@ -176,14 +176,14 @@ def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | N
 
 @style.figure()
 def plot_significance_over_time(ax: Axes, detection: Detection) -> None:
-    """Plot the significance of hold-out events up to each moment of the observation, by the declared statistic.
+    """Plot the significance of hold-out events up to each time of the observation, by the declared statistic.
 
-    The dashed line is the growth with the square root of time of a steady source up to the result.
+    The dashed line shows the growth with the square root of time of a steady source up to the result.
 
     Parameters
     ----------
     detection : Detection
-        With times, which are shown in hours; otherwise the number of events is shown. See ``Detection.annotated``.
+        With times, plotted in hours; otherwise the number of events is used. See ``Detection.annotated``.
 
     Examples
     --------
@@ -213,16 +213,16 @@ def plot_significance_over_time(ax: Axes, detection: Detection) -> None:
 
 @style.figure(style.TALL)
 def plot_likelihood(ax: Axes, detection: Detection) -> None:
-    """Plot hold-out events by their signal ratio, and the significance bin by bin: what the likelihood adds to a cut.
+    """Plot hold-out events by their likelihood ratio, and the significance of each bin.
 
-    Above, points are On events, filled steps are Off events times ``alpha``, and the line is these plus the signal that
-    the likelihood expects. Below, the last axes of the figure, bars are the significance of Li & Ma of each bin alone;
-    a cut counts the filled ones, of which it selects at least half of the events, as one bin.
+    In the upper panel, points are On events, filled steps are Off events times ``alpha``, and the line adds the signal
+    expected by the likelihood. In the lower panel, the last axes of the figure, bars are the Li & Ma significance of
+    each bin; the cut counts the filled bins, of which it selects at least half of the events, as one bin.
 
     Parameters
     ----------
     detection : Detection
-        With signal ratios. Each bin but that of ratio 0 expects about the same number of signal events.
+        With likelihood ratios. All bins except that of ratio 0 expect about the same number of signal events.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def plot_likelihood(ax: Axes, detection: Detection) -> None:
     >>> forest = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
     >>> found = cross_val_detect(forest, X, on, alpha=1 / 5)
     >>> plot_likelihood(found).figure.axes[-1].get_xlabel()
-    'signal ratio (signal / background density)'
+    'likelihood ratio (signal / background density)'
     """
     shown = series.likelihood_bins(detection)
     places = np.arange(len(shown.n_on))
@@ -250,14 +250,14 @@ def plot_likelihood(ax: Axes, detection: Detection) -> None:
     title += f"likelihood: all bins, each by its weight, {found['likelihood']:.1f} σ"
     below.legend(title=title, loc="upper left", alignment="left", ncols=2)
     below.set_ylabel("significance / σ")
-    below.set_xlabel("signal ratio (signal / background density)")
+    below.set_xlabel("likelihood ratio (signal / background density)")
     ticks = shown.ticks()
     below.set_xticks(list(ticks), list(ticks.values()))
     below.set_xlim(-0.5, len(places) - 0.5)
 
 
 def _draw_bins_of_ratio(ax: Axes, shown: series.LikelihoodBins, detection: Detection) -> None:
-    """Draw On, scaled Off, and scaled Off with the fitted signal in bins of the signal ratio, all of the same width."""
+    """Draw On, scaled Off, and scaled Off with the fitted signal in equally wide bins of the likelihood ratio."""
     places = np.arange(len(shown.n_on))
     edges = np.append(places, len(places)) - 0.5
     off, total = shown.background, shown.background + shown.signal
@@ -283,14 +283,14 @@ def plot_light_curve(
 ) -> Axes:
     """Plot the signal events per hour of each group or night, by the likelihood, with intervals of one sigma.
 
-    Without observation times, it is the signal strength over its mean. The legend has the p-value of a steady source.
+    Without observation times, plot the signal strength over its mean. The legend shows the p-value of a steady source.
 
     Parameters
     ----------
     detection : Detection
         With likelihood ratios and at least two groups, such as nights.
     by : {"group", "night"}, default="group"
-        What the points are.
+        Grouping of the points.
     ax, path
         As for `plot_theta_squared`.
 
@@ -318,7 +318,7 @@ def plot_light_curve(
     mean = 1.0 if not timed else steady.mean if steady is not None else float("nan")
     label = f"steady source: {mean:.3g} / h" if timed else "mean"
     label += "" if steady is None else f" (p = {steady.p_value:.2g})"
-    some = "" if n_known == n_all else f" ({n_known} of {n_all}; no bound or no time of the others)"
+    some = "" if n_known == n_all else f" ({n_known} of {n_all}; others have no bound or no time)"
     value, low, high = shown.iloc[:, :3].to_numpy().T
     with style.paper_axes(ax, path, bottom=0.38 if "mjd" in shown else _space_below(shown.index)) as ax:
         ax.axhline(mean, color=GREY, linestyle="--", linewidth=0.8, label=label)
@@ -348,7 +348,7 @@ def plot_group_excess(detection: Detection) -> Axes:
 def _draw_groups(
     ax: Axes, labels: list[Any], values: tuple[FloatArray, FloatArray, FloatArray], color: str, label: str
 ) -> None:
-    """Draw a point with its lower and upper end for each group, and name some of the groups below the axes."""
+    """Draw a point with lower and upper end for each group, and label some of the groups."""
     low, middle, high = values
     style.draw_points(ax, np.arange(len(labels)), middle, (middle - low, high - middle), color, label)
     step = -(-len(labels) // _MAX_TICKS) or 1
@@ -427,7 +427,7 @@ def plot_bins(ax: Axes, detection: Detection) -> None:
 
 @style.figure()
 def plot_null_test(ax: Axes, null_test: NullTest, *, detection: Detection | None = None) -> None:
-    """Plot the significance of the search in each Off region, where there is no source, by the declared statistic.
+    """Plot the significance of the search in each Off region by the declared statistic.
 
     The bands contain 68 % and 95 % of a standard normal distribution.
 
@@ -452,7 +452,7 @@ def plot_null_test(ax: Axes, null_test: NullTest, *, detection: Detection | None
     if not isinstance(null_test, NullTest):
         raise TypeError(f"null_test must be a NullTest, got {type(null_test).__name__}{style.pick_one(null_test)}")
     if not null_test.counts:
-        raise ValueError("the null test has no regions; make one with excess.null_test")
+        raise ValueError("the null test has no regions; run excess.null_test")
     if detection is not None:
         style.check_detection(detection)
     for width, shade in ((2, 0.15), (1, 0.25)):
@@ -483,7 +483,7 @@ def plot_null_test(ax: Axes, null_test: NullTest, *, detection: Detection | None
 
 
 def plot_models(names: Sequence[str], significances: Mapping[str, Sequence[float]], *, pooled: bool) -> Axes:
-    """Plot the significance of each model by each statistic as bars; NaN where there is none."""
+    """Plot the significance of each model by each statistic as bars; NaN for none."""
     places, height = np.arange(len(names)), 0.8 / len(significances)
     with style.paper_axes(
         None, None, (style.FIGURE_SIZE[0], 0.6 + (0.3 if len(significances) == 1 else 0.42) * len(names)), bottom=None
@@ -494,7 +494,7 @@ def plot_models(names: Sequence[str], significances: Mapping[str, Sequence[float
             color = {"cut": OFF, "likelihood": OTHER}[statistic]
             bars = ax.barh(at, widths, 0.92 * height, color=color, label=statistic)
             ax.bar_label(bars, [f"{value:.1f}" for value in widths], padding=2, fontsize=7)
-        # names may be paths of model files, whose end tells them apart
+        # names may be paths of model files, which differ at the end
         ax.set_yticks(places, [style.as_text(name if len(name) <= 24 else f"…{name[-23:]}") for name in names])
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
@@ -517,21 +517,21 @@ def _draw_on_off(ax: Axes, shown: series.OnOffHistogram, counts: OnOffCounts) ->
 
 
 def _leave_room(ax: Axes, shown: series.OnOffHistogram, factor: float, least: float = 1.0) -> None:
-    """Let the axis of counts start at 0, and end above them with room for the legend."""
+    """Start the axis of counts at 0, and end it above them with room for the legend."""
     highest = np.maximum(shown.on + np.sqrt(shown.on), shown.background + shown.background_error).max()
     ax.set_ylim(0, factor * max(highest, least, 1.0))
 
 
 @style.figure(bottom=None)
 def plot_feature_importances(ax: Axes, detection: Detection, *, n_features: int = 15) -> None:
-    """Plot the importances of features, averaged over the models of all folds, in descending order.
+    """Plot feature importances, averaged over the models of all folds, in descending order.
 
     Parameters
     ----------
     detection : Detection
-        Of models that have importances. Features without names are called x0, x1 and so on.
+        Of models with importances. Features without names are labelled x0, x1 and so on.
     n_features : int, default=15
-        Largest number of features to show.
+        Maximum number of features to show.
 
     Examples
     --------
@@ -556,16 +556,16 @@ def plot_feature_importances(ax: Axes, detection: Detection, *, n_features: int 
 
 
 def plot_feature_histograms(detection: Detection, *, n_features: int = 8, path: PathLike | None = None) -> list[Axes]:
-    """Plot On against scaled Off in the most important features, all hold-out events above, selected ones below.
+    """Plot On and scaled Off in the most important features, all hold-out events above, selected ones below.
 
-    Points are On events, filled steps are Off events times ``alpha``. The outermost bins also hold what is beyond.
+    Points are On events, filled steps are Off events times ``alpha``. The outermost bins include all values beyond.
 
     Parameters
     ----------
     detection : Detection
         With histograms of features; see ``Detection.annotated``.
     n_features : int, default=8
-        Largest number of features to show, four in a row.
+        Maximum number of features to show, four in a row.
     path : path-like or None, default=None
         File to save the figure to, as PNG, PDF or SVG by its suffix.
 
@@ -587,7 +587,7 @@ def plot_feature_histograms(detection: Detection, *, n_features: int = 8, path: 
     style.check_detection(detection)
     shown = series.order_features(detection)[: as_int("n_features", n_features, minimum=1)]
     if not shown:
-        raise ValueError("the detection has no histograms of features; give features with detection.annotated(...)")
+        raise ValueError("the detection has no histograms of features; pass features to detection.annotated(...)")
     places = [(2 * row + stage, column) for row, column in style.panel_places(len(shown)) for stage in (0, 1)]
     rows = [(0.08, 0.85, 0.05), (0.05, 0.8, 0.4)] * (1 + places[-1][0] // 2)
     with style.paper_panels(places, rows, path) as axes:
@@ -621,19 +621,19 @@ def plot_sky_map(
     ax: Axes | None = None,
     path: PathLike | None = None,
 ) -> Axes:
-    """Plot a map of the sky around the source, with the On region (solid) and the Off regions (dotted).
+    """Plot a sky map around the source, with the On region (solid) and the Off regions (dotted).
 
-    Excess and significance are those of the events within the radius of a region around each pixel, so neighbours share
-    events. Their background are events at the same distance from the pointing, but not near the source.
+    Excess and significance refer to the events within the radius of a region around each pixel, so neighbouring pixels
+    share events. The background is estimated from events at the same distance from the pointing, away from the source.
 
     Parameters
     ----------
     detection : Detection
-        With a map; `excess.analysis.detect` makes one where files hold sky positions and the source is known.
+        With a map; `excess.analysis.detect` creates one if files have sky positions and the source is known.
     events : {"selected", "all"}, default="selected"
-        Which events.
+        Events to map.
     quantity : {"significance", "excess", "counts"}, default="significance"
-        What is shown.
+        Quantity to show.
     ax, path
         As for `plot_theta_squared`.
 
@@ -657,20 +657,20 @@ def plot_sky_map(
     style.check_detection(detection)
     sky = detection.sky
     if sky is None:
-        needs = "sky positions of events and pointing in files, and source_ra and source_dec"
-        raise ValueError(f"the detection has no map of the sky; it needs {needs}")
+        needs = "sky positions of events and pointing, and source_ra and source_dec"
+        raise ValueError(f"the detection has no sky map, which requires {needs}")
     as_choice("quantity", quantity, tuple(_SKY_LABELS))
     as_choice("events", events, ("selected", "all"))
     if events not in sky.layers:
-        raise ValueError(f"there are too few {events} events for a map of them")
+        raise ValueError(f"there are too few {events} events for a map")
     layer = sky.layers[events]
     values = getattr(layer, quantity)
     with style.paper_axes(ax, path, (3.4, 2.75)) as axes:
         from matplotlib.colors import LinearSegmentedColormap
         from matplotlib.patches import Circle
 
-        # transparent where nothing is, so that the map can be read on any background
-        # of a bright source only a part of the scale is used, so that the background can be seen
+        # transparent where there are no data, for any background
+        # for a bright source, saturate the scale to keep the background visible
         diverging = quantity != "counts"
         shades = [(0, OFF), (0.5, f"{OFF}00"), (0.5, f"{ON}00"), (1, ON)] if diverging else [(0, f"{OFF}00"), (1, OFF)]
         largest = float(np.nanmax(np.abs(values), initial=1.0))
@@ -717,7 +717,7 @@ def _label_sky(ax: Axes, center: tuple[float, float]) -> None:
 
 @style.figure()
 def plot_sky_significances(ax: Axes, detection: Detection, *, events: str = "selected") -> None:
-    """Plot the distribution of the significances of the pixels of a map, and of those away from the source."""
+    """Plot the distribution of pixel significances of a map, for all pixels and for those away from the source."""
     sky = detection.sky
     if sky is None or events not in sky.layers:
         raise ValueError(f"the detection has no map of {events} events")
@@ -745,7 +745,7 @@ def plot_sky_significances(ax: Axes, detection: Detection, *, events: str = "sel
 def plot_selected_by(
     ax: Axes, detection: Detection, shown: series.OnOffHistogram, label: str, *, logarithmic: bool = False
 ) -> None:
-    """Plot selected events by a number of each, On against scaled Off, with the excess."""
+    """Plot selected events against a quantity, On and scaled Off, with the excess."""
     drawn = _draw_on_off(ax, shown, detection.counts)
     excess, error = shown.on - shown.background, np.sqrt(shown.on + shown.background_error**2)
     if logarithmic:
@@ -771,9 +771,9 @@ def plot_simulation_agreement(
     Parameters
     ----------
     agreement : SimulationAgreement
-        The result of `excess.simulation_agreement`.
+        Result of `excess.simulation_agreement`.
     n_features : int, default=4
-        Largest number of features to show of each sample, four in a row.
+        Maximum number of features of each sample, four in a row.
     path : path-like or None, default=None
         File to save the figure to, as PNG, PDF or SVG by its suffix.
 
@@ -800,7 +800,7 @@ def plot_simulation_agreement(
     n_features = as_int("n_features", n_features, minimum=1)
     shown = [agreement.of_sample(sample)[:n_features] for sample in _LOOKS]
     if not any(shown):
-        raise ValueError(f"the agreement has nothing to plot: {agreement.verdict}")
+        raise ValueError(f"nothing to plot: {agreement.verdict}")
     signal, background = (style.panel_places(len(own)) for own in shown)
     below = 1 + max((row for row, _ in signal), default=-1)
     places = [*signal, *((below + row, column) for row, column in background)]
@@ -844,18 +844,18 @@ def plot_efficiency(
     *,
     label: str = "efficiency",
 ) -> None:
-    """Plot fractions of simulated events by their energy.
+    """Plot fractions of simulated events against energy.
 
     Parameters
     ----------
     energy : ndarray of shape (n_bins + 1,)
         Edges of the bins, in TeV.
     fractions : mapping of str to EventFraction
-        A line each by its name in the legend: arrays of shape (n_bins,), NaN where there are no events.
+        One line per name in the legend: arrays of shape (n_bins,), NaN for bins without events.
     mean : EventFraction
-        Of all events, drawn as a dashed line.
+        Fraction of all events, drawn as a dashed line.
     label : str, default="efficiency"
-        What is on the second axis.
+        Label of the second axis.
 
     Examples
     --------
@@ -882,7 +882,7 @@ def plot_efficiency(
     ax.set_xscale("log")
     ax.set_xlim(energy[0], energy[-1])
     ax.set_ylim(*_LIMITS)
-    # plain numbers: 1, 2, 5, 10 where there is room for them, else decades
+    # plain numbers: 1, 2, 5, 10 if there is room, else decades
     steps = (1, 2, 5) if math.log10(energy[-1] / energy[0]) <= _FEW_DECADES else (1,)
     ax.xaxis.set_major_locator(ticker.LogLocator(subs=steps))
     ax.xaxis.set_major_formatter("{x:g}")
@@ -894,7 +894,7 @@ def plot_efficiency(
 
 
 def _fold_thresholds(detection: Detection) -> tuple[FloatArray, str]:
-    """Return the finite thresholds of the folds, and a label about all of them."""
+    """Return the finite thresholds of the folds, and their label."""
     thresholds = detection.thresholds
     finite, n_folds = thresholds[np.isfinite(thresholds)], len(thresholds)
     some = "" if len(finite) == n_folds else f"{len(finite)} of "

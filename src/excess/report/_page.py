@@ -1,4 +1,4 @@
-"""The page, one HTML file with detections, figures, data, settings and versions; and files with all figures."""
+"""The report page, one HTML file with detections, figures, data, settings and versions; and files of all figures."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 PLOT_FORMATS = tuple(suffix.removeprefix(".") for suffix in FORMATS)
 _UNKNOWN_RUN: dict[str, Any] = {"command": None, "command_line": None, "seed": None, "options": {}, "files": []}
 _MAX_IMPORTANCES = 20
-MAX_BYTES = 1_000_000  # size of the slider's data of all models together
+MAX_BYTES = 1_000_000  # maximum size of the slider data of all models together
 _MAX_STOPS, _MIN_STOPS = 250, 25
-_BYTES_OF_TEXTS, _BYTES_OF_GROUP = 80, 50  # size of one stop of the slider: its own counts, and those of each group
+_BYTES_OF_TEXTS, _BYTES_OF_GROUP = 80, 50  # size of one slider position: its own counts, and those of each group
 _COLORS = {ON: "on", OFF: "off", OTHER: "other", GREY: "muted", "#000000": "text"}  # variables of the style sheet
 
 
@@ -61,37 +61,37 @@ def write_report(
     config: str | None = None,
     events: pd.DataFrame | None = None,
 ) -> Path:
-    """Write a report as one HTML file that opens in any browser, without a network, with binned counts and no events.
+    """Write a report as one HTML file that opens offline in any browser, with binned counts and no events.
 
     Parameters
     ----------
     detection : Detection, or mapping of str to Detection
-        Detections of one model or of several; the report opens with the first of them.
+        Detections of one or several models; the report opens with the first one.
     path : path
-        File to write; it is written completely or not at all.
+        File to write atomically.
     forward : Detection, Outcome or mapping of str to either, default=None
-        The same search with ``strategy="forward"``, to show with a pooled one.
+        The same search with ``strategy="forward"``, in addition to a pooled one.
     null_test : NullTest, or mapping of str to NullTest, default=None
-        Searches in the Off regions, where there is no source.
+        Searches in the Off regions.
     no_forward : str, default=""
-        Why there is no forward search.
+        Reason for a missing forward search.
     simulation : SimulationAgreement or None, default=None
-        Where simulated events differ from observed ones; see `simulation_agreement`.
+        Comparison of simulated and observed events; see `simulation_agreement`.
     title : str or None, default=None
-        What was observed.
+        Title of the page, such as the observed source.
     observed : mapping or None, default=None
-        Numbers of events that were read, cut away and kept, as ``result.json`` has them in ``"observation"``.
+        Numbers of read, rejected and selected events, as stored in ``result.json`` under ``"observation"``.
     run : mapping or None, default=None
-        Parameters, versions, seed and files, as ``result.json`` has them in ``"run"``.
+        Parameters, versions, seed and files, as stored in ``result.json`` under ``"run"``.
     config : str or None, default=None
-        The configuration as YAML.
+        Configuration as YAML.
     events : DataFrame or None, default=None
-        One row per event of the detections; the report shows selected events by its columns ``energy`` and ``zenith``.
+        One row per event; the report shows selected events by the columns ``energy`` and ``zenith``.
 
     Returns
     -------
     Path
-        The file.
+        Path of the file.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def write_report(
     """
     target = Path(path)
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} to")
+        raise FileNotFoundError(f"{target.parent}: the output folder of {target.name} does not exist")
     detections = _by_name(detection, "detection", Detection)
     if not detections:
         raise ValueError("detection must contain at least one model, got an empty mapping")
@@ -161,7 +161,7 @@ def write_report(
 
 
 def _by_name(given: Any, argument: str, *kinds: type) -> dict[str, Any]:
-    """Return a mapping from the names of models; a single object belongs to a model with an empty name."""
+    """Return a mapping by model names; a single object belongs to a model with an empty name."""
     if given is None:
         return {}
     named = {str(name): one for name, one in given.items()} if isinstance(given, Mapping) else {"": given}
@@ -173,7 +173,7 @@ def _by_name(given: Any, argument: str, *kinds: type) -> dict[str, Any]:
 
 
 def _forward_outcome(name: str, forward: Detection | Outcome, statistic: str) -> Outcome:
-    """Return the outcome of a forward search; raise ValueError for another search."""
+    """Return the outcome of a forward search; raise ValueError for another strategy."""
     if isinstance(forward, Detection) and forward.strategy != "forward":
         raise ValueError(f"forward must have strategy='forward', but that of {name!r} is {forward.strategy!r}")
     outcome = forward.outcome if isinstance(forward, Detection) else forward
@@ -184,11 +184,11 @@ def _forward_outcome(name: str, forward: Detection | Outcome, statistic: str) ->
 
 
 def _draw_figures(model: ModelContent) -> None:
-    """Draw the figures about one model that have data."""
+    """Draw the figures of one model that have data."""
     found, null_test = model.detection, model.null_test
     drawings = {key: partial(draw, found) for key, (draw, known) in PLOTS.items() if key in _TABLES and known(found)}
     if found.features:
-        # the numbers that a run folder keeps, so that the report of a finished run is that of the run
+        # numbers as stored in a run folder, so reports of a run and of its folder are equal
         kept = tuple(FeatureHistogram.from_dict(one.to_dict()) for one in found.features)
         shown = replace(found, features=kept)
         drawings["features"] = partial(figures.plot_feature_histograms, shown, n_features=model.n_features)
@@ -205,7 +205,7 @@ def _draw_figures(model: ModelContent) -> None:
 
 
 def _draw_by_column(model: ModelContent, events: pd.DataFrame | None) -> None:
-    """Draw selected events by energy and zenith distance, where these are known."""
+    """Draw selected events by energy and zenith distance, if known."""
     labels = {"energy": "reconstructed energy, in units of the files", "zenith": "zenith distance / deg"}
     for name in (name for name in labels if events is not None and name in events):
         values, logarithmic = np.asarray(events[name], dtype=np.float64), name == "energy"  # type: ignore[index]
@@ -215,7 +215,7 @@ def _draw_by_column(model: ModelContent, events: pd.DataFrame | None) -> None:
 
 
 def _add_figure(model: ModelContent, key: str, axes: Any, table: Any) -> None:
-    """Add a figure to a model; points of the light curve have texts."""
+    """Add a figure to a model; points of the light curve have tooltips."""
     hover = []
     if key.startswith("light_curve"):
         points = table.iloc[:, :4].itertuples(index=False)
@@ -238,7 +238,7 @@ def _feature_table(found: Detection) -> pd.DataFrame:
     )
 
 
-_TABLES: dict[str, Callable[[Detection, Any], Any]] = {  # numbers of each figure of a model, for a CSV file
+_TABLES: dict[str, Callable[[Detection, Any], Any]] = {  # data of each figure of a model, for a CSV file
     "likelihood": lambda found, _: _binned(**series.likelihood_bins(found)._asdict()),
     "light_curve": lambda found, _: series.light_curve(found).rename_axis("group").reset_index(),
     "theta_squared": lambda found, _: _binned(**series.theta_squared_histogram(found)._asdict()),
@@ -256,13 +256,13 @@ _TABLES: dict[str, Callable[[Detection, Any], Any]] = {  # numbers of each figur
 
 
 def _make_slider(model: ModelContent) -> dict[str, Any] | None:
-    """Draw the curve above the slider, and return the stops with their places on it; None if no event has a score."""
+    """Draw the curve above the slider, and return its positions; None if no event has a score."""
     explored = explore(model.detection, MAX_BYTES // model.n_models)
     if explored is None:
         return None
     if explored["groups"] is None and "groups" in model.tables:
         table = model.tables["groups"]
-        note = f"Too many groups to follow the slider: these are the numbers of the tuned cut. {table.note}"
+        note = f"Too many groups for the slider: numbers of the tuned cut. {table.note}"
         model.tables["groups"] = table._replace(note=note)
     ax = figures.plot_threshold_curve(model.detection)
     steps = dict(zip(("threshold", "significance"), ax.get_lines()[0].get_data(), strict=True))
@@ -275,12 +275,12 @@ def _make_slider(model: ModelContent) -> dict[str, Any] | None:
 
 
 def _draw_sky(model: ModelContent, shared: SkyMap | None) -> dict[str, Any] | None:
-    """Return maps of the sky; those of all events are drawn once, because they are the same for all models."""
+    """Return sky maps; those of all events are drawn once, because they are common to all models."""
     sky, number = model.detection.sky, model.number
     if sky is None or not sky.layers or number >= MAX_MAPS:
         return None
     written = sky.to_dict()
-    sky = SkyMap.from_dict(written)  # as a run folder keeps it
+    sky = SkyMap.from_dict(written)  # as stored in a run folder
     kept = replace(model.detection, sky=sky)
     repeated = shared is not None and shared.to_dict()["layers"].get("all") == written["layers"].get("all")
     maps = []
@@ -330,7 +330,7 @@ def _simulation_figure(agreement: SimulationAgreement) -> PageFigure:
 
 
 def _settings(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the command, its options and the versions, each with a name."""
+    """Return the command, its options and the versions by name."""
     found: list[tuple[str, Any]] = []
     if record["command"]:
         found.append(("Command", f"excess {record['command']}"))
@@ -340,7 +340,7 @@ def _settings(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _script_data(title: str, models: list[ModelContent], common: dict[str, PageFigure]) -> dict[str, Any]:
-    """Return what the script of the page needs."""
+    """Return the data of the page's script."""
     figures = [*common.values(), *(one for model in models for one in model.figures.values())]
     data: dict[str, Any] = {"title": title, "models": [], "layers": {}}
     data["figures"] = {one.id: {"csv": one.csv, "hover": one.hover} for one in figures}
@@ -356,7 +356,7 @@ def _script_data(title: str, models: list[ModelContent], common: dict[str, PageF
 
 
 def _as_script(value: Any) -> str:
-    """Return a value as JSON that cannot end its script element."""
+    """Return a value as JSON that cannot close its script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -374,7 +374,7 @@ def _environment() -> Any:
 
 
 def embed(name: str, axes: Axes | list[Axes], table: Any, hover: Sequence[str] = ()) -> PageFigure:
-    """Return a figure for the page; ``hover`` are texts for the points of its last line."""
+    """Return a figure for the page; ``hover`` are tooltips for the points of its last line."""
     ax = axes[0] if isinstance(axes, list) else axes
     svg = _as_svg(ax.figure, name)
     places = locate(ax, *ax.get_lines()[-1].get_data()) if hover else []
@@ -383,13 +383,13 @@ def embed(name: str, axes: Axes | list[Axes], table: Any, hover: Sequence[str] =
 
 
 def _as_svg(figure: Any, name: str) -> str:
-    """Return a figure as an SVG element: text as text, colours as variables, and identifiers that begin with a name."""
+    """Return a figure as an SVG element: text as text, colours as variables, and identifiers with a name as prefix."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     for part in (figure, *figure.axes):
         part.patch.set_visible(False)
-    figure.set_dpi(72)  # coordinates of the figure are then those of the SVG
+    figure.set_dpi(72)  # figure coordinates are then those of the SVG
     text = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "excess", "font.sans-serif": ["DejaVu Sans"]}):
         FigureCanvasSVG(figure).print_svg(text)
@@ -398,7 +398,7 @@ def _as_svg(figure: Any, name: str) -> str:
     used = "|".join(sorted(set(re.findall(r'(?:url\(|href=")#([^)"]+)', content)))) or "none"
     content = re.sub(rf' id="(?!(?:{used})")[^"]*"', "", content)
     content = re.sub(rf'(?<=id=")(?=(?:{used})")|(?<=[("]#)(?=(?:{used})[)"])', f"{name}-", content)
-    parts = re.split(r"(>[^<>]+</t)", content)  # text between tags stays as it is
+    parts = re.split(r"(>[^<>]+</t)", content)  # text between tags is not changed
     for number in range(0, len(parts), 2):
         parts[number] = re.sub(r"(?<=\.\d\d\d)\d+", "", parts[number])
         for color, variable in _COLORS.items():
@@ -418,7 +418,7 @@ def locate(ax: Axes, x: Any, y: Any) -> list[list[float]]:
 
 
 def stops_of(score: FloatArray, max_stops: int = _MAX_STOPS) -> tuple[list[str], FloatArray]:
-    """Return thresholds in round steps that cover the scores, as texts and as numbers equal to these texts."""
+    """Return thresholds in round steps that cover the scores, as text and as the equal numbers."""
     low, high = np.quantile(score, [0.001, 0.9999], method="inverted_cdf").tolist()
     if high <= low:
         high = low = float(low)
@@ -435,7 +435,7 @@ def stops_of(score: FloatArray, max_stops: int = _MAX_STOPS) -> tuple[list[str],
 
 
 def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] | None:
-    """Return the counts of hold-out events at each stop of the slider, with the same threshold for all folds."""
+    """Return the counts of hold-out events at each slider position, with a common threshold for all folds."""
     known = series.has_score(detection)
     if not known.any():
         return None
@@ -451,7 +451,7 @@ def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] 
     if not follows:
         n_wanted = max(max_bytes // _BYTES_OF_TEXTS, _MIN_STOPS)
     texts, thresholds = stops_of(score, min(n_wanted, _MAX_STOPS))
-    # an event is selected at all stops before the first that its score does not exceed
+    # an event is selected at all positions before the first that its score does not exceed
     n_passed = np.searchsorted(thresholds, score, side="left")
     found, height = _count_at_stops(on, n_passed, alpha, len(texts))
     content: dict[str, Any] = {"threshold": texts, **found, "height": height, "groups": None}
@@ -466,7 +466,7 @@ def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] 
 def _count_at_stops(
     on: NDArray[np.bool_], n_passed: NDArray[np.intp], alpha: FloatArray | float, n_stops: int
 ) -> tuple[dict[str, list[str]], FloatArray]:
-    """Return texts of the counts at each stop, of which each event passes the first, and significances."""
+    """Return the counts at each slider position, of which each event passes the first, as text, and significances."""
     if isinstance(alpha, np.ndarray):
         counts = count_cuts(on, n_passed, alpha, n_stops)
         return counts_texts(counts), np.array([one.significance for one in counts])
@@ -478,7 +478,7 @@ def _count_at_stops(
 
 
 def start_of(detection: Detection, explored: dict[str, Any]) -> int:
-    """Return the first position of the slider: the stop nearest to the median of the tuned thresholds."""
+    """Return the initial slider position: the closest to the median of the tuned thresholds."""
     known = np.sort(detection.thresholds[np.isfinite(detection.thresholds)])
     if len(known) == 0:
         return 0
@@ -513,25 +513,25 @@ def write_plots(
     null_tests: Mapping[str, NullTest] | None = None,
     simulation: SimulationAgreement | None = None,
 ) -> list[Path]:
-    """Write the plots of all models; those without data are left out.
+    """Write the plots of all models; those without data are skipped.
 
     Parameters
     ----------
     detections : mapping of str to Detection
-        The detection of each model.
+        Detection of each model.
     folder : Path
-        Folder of the files; it is created if necessary.
+        Output folder; it is created if necessary.
     suffix : {"png", "pdf", "svg"}
         Format of the files.
     null_tests : mapping of str to NullTest, default=None
-        Searches in the Off regions, where there is no source.
+        Searches in the Off regions.
     simulation : SimulationAgreement or None, default=None
-        Where simulated events differ from observed ones.
+        Comparison of simulated and observed events.
 
     Returns
     -------
     list of Path
-        The files, named by model and plot.
+        Paths of the files, named by model and plot.
 
     Examples
     --------
@@ -564,5 +564,5 @@ def write_plots(
 
 
 def _as_file_name(name: str) -> str:
-    """Return the name of a model, which may be a path, without characters that a file name cannot have."""
+    """Return the name of a model, which may be a path, without characters that are invalid in file names."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name.lstrip("./"))

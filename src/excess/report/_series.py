@@ -1,4 +1,4 @@
-"""Numbers behind the figures: histograms, curves over thresholds, time and groups, and importances of features."""
+"""Data of the figures: histograms, curves over thresholds, time and groups, and feature importances."""
 
 from typing import Any, NamedTuple
 
@@ -16,15 +16,15 @@ from excess.stats._thresholds import ThresholdCurve
 _BINS_PER_CUT = 10
 _N_BINS = 12
 _N_PROFILE = 201  # points of the fitted profile of squared angles
-_MIN_EVENTS = 20  # smallest number of events in a bin of the signal ratio
-_MAX_POINTS = 2_000  # points of a curve that are shown; more could not be distinguished
-_N_CUTS = 250  # points of a curve whose events have exposure ratios of their own, because each point is then a fit
+_MIN_EVENTS = 20  # minimum number of events in a bin of the likelihood ratio
+_MAX_POINTS = 2_000  # maximum number of points of a curve; more could not be distinguished
+_N_CUTS = 250  # points of a curve for events with different exposure ratios, because each point is then a fit
 _N_MOMENTS = {"cut": 100, "likelihood": 50}
-_MANY_EVENTS = 200_000  # events above which the likelihood is computed at fewer moments, to take seconds at most
+_MANY_EVENTS = 200_000  # number of events above which the likelihood is computed at fewer times
 
 
 class OnOffHistogram(NamedTuple):
-    """On and Off events in each bin, Off times alpha with its standard error, and alpha; None where it differs."""
+    """On and Off events in each bin, Off times alpha with its standard error, and alpha; None if it varies."""
 
     edges: FloatArray
     on: NDArray[np.int64]
@@ -35,7 +35,7 @@ class OnOffHistogram(NamedTuple):
 
 
 class LikelihoodBins(NamedTuple):
-    """Events of the likelihood in bins of their signal ratio, On against Off, with the expected signal."""
+    """Events of the likelihood in bins of their likelihood ratio, On and Off, with the expected signal."""
 
     edges: FloatArray
     n_on: NDArray[np.int64]
@@ -48,11 +48,11 @@ class LikelihoodBins(NamedTuple):
 
     @property
     def mostly_selected(self) -> BoolArray:
-        """True for bins in which the cut selects half of the events, or more."""
+        """True for bins in which the cut selects at least half of the events."""
         return 2 * self.n_selected >= self.n_on + self.n_off
 
     def ticks(self) -> dict[float, str]:
-        """Return texts of the signal ratios at the borders of the bins, where the first bin goes from -0.5 to 0.5."""
+        """Return tick labels of the likelihood ratios at bin edges; the first bin extends from -0.5 to 0.5."""
         digits = next((n for n in (2, 3, 4) if len({f"{edge:.{n}g}" for edge in self.edges[1:]}) == len(self.n_on)), 5)
         ticks = {number - 0.5: f"{edge:.{digits}g}" for number, edge in enumerate(self.edges.tolist())}
         if self.edges[1] == 0:
@@ -62,7 +62,7 @@ class LikelihoodBins(NamedTuple):
 
 
 class OverTime(NamedTuple):
-    """Significance of the hold-out events up to a moment, negative for a deficit, by the declared statistic."""
+    """Significance of the hold-out events up to each time, negative for a deficit, by the declared statistic."""
 
     exposure: FloatArray
     significance: FloatArray
@@ -70,7 +70,7 @@ class OverTime(NamedTuple):
 
 
 def alpha_of(detection: Detection, events: NDArray[np.intp]) -> FloatArray | float:
-    """Return the exposure ratio of some events: one for all, or one for each where it differs."""
+    """Return the exposure ratio of some events: a number, or one per event if it varies."""
     return detection.alpha if detection.event_alpha is None else detection.event_alpha[events]
 
 
@@ -83,34 +83,34 @@ def require_scores(detection: Detection) -> BoolArray:
     """Return True for hold-out events with a finite score; raise ValueError if there are none."""
     known = has_score(detection)
     if not known.any():
-        raise ValueError("there are no scores to show: no event was judged by a model that had not seen it")
+        raise ValueError("there are no scores to plot: no hold-out event has a score")
     return known
 
 
 def has_angles(detection: Detection) -> bool:
-    """Return whether angles between events and regions, and the cut in them, are known."""
+    """Return whether angles between events and regions, and the cut on them, are known."""
     return detection.theta is not None and detection.theta_squared_cut is not None
 
 
 def require_angles(detection: Detection) -> tuple[FloatArray, float]:
-    """Return the angles and the cut of a detection; raise ValueError if they are missing or wrong."""
+    """Return the angles and the cut of a detection; raise ValueError if they are missing or invalid."""
     if detection.theta is None or detection.theta_squared_cut is None:
-        remedy = "give theta and theta_squared_cut with detection.annotated(...)"
+        remedy = "pass theta and theta_squared_cut to detection.annotated(...)"
         raise ValueError(f"the detection has no angles between events and regions; {remedy}")
     if detection.theta_squared_cut <= 0:
         raise ValueError(f"theta_squared_cut must be positive, got {detection.theta_squared_cut:g}")
     nearby = detection.nearby
     if nearby is not None and nearby.theta is not None and nearby.theta.shape[1] != detection.theta.shape[1]:
         n_given = f"theta has {detection.theta.shape[1]} regions, but nearby_theta has {nearby.theta.shape[1]}"
-        raise ValueError(f"{n_given}; give the same regions with detection.annotated(...)")
+        raise ValueError(f"{n_given}; pass the same regions to detection.annotated(...)")
     return detection.theta, detection.theta_squared_cut
 
 
 def theta_squared_edges(detection: Detection) -> FloatArray:
-    """Return edges of ten bins up to the cut in theta^2, and of 30 more beyond it if nearby events are known."""
+    """Return edges of ten bins up to the cut on theta^2, and of 30 more beyond it if nearby events are known."""
     _, cut = require_angles(detection)
     widths = 1 if detection.nearby is None or detection.nearby.theta is None else 4
-    # integers divided by ten, times the cut: so the cut itself is an edge, to the last bit
+    # integers divided by ten, times the cut: the cut itself is an edge, to the last bit
     return cut * (np.arange(widths * _BINS_PER_CUT + 1) / _BINS_PER_CUT)
 
 
@@ -142,14 +142,14 @@ def fitted_profile(
     if spread is None or detection.containment_radius is None or counts.excess <= 0:
         return None
     inside, squared = (np.linspace(0, end, _N_PROFILE) for end in (spread.cut, edges[-1]))
-    # the mean over the cut is the share of the signal inside it
+    # the mean over the cut is the fraction of the signal inside it
     share = float(np.trapezoid(spread.ratio(np.sqrt(inside)), inside)) / spread.cut
     signal = counts.excess / share * spread.ratio(np.sqrt(squared))
     return squared, (counts.background + signal) * (edges[1] - edges[0]) / spread.cut
 
 
 def _count_once(theta: FloatArray, cut: float, on: BoolArray | None) -> FloatArray:
-    """Square angles, and replace those inside the cut to any region but the event's own by NaN."""
+    """Square angles, and replace those inside the cut of another region than the event's own by NaN."""
     squared = theta**2
     counted = np.zeros(squared.shape, dtype=np.bool_)
     if on is not None:
@@ -160,7 +160,7 @@ def _count_once(theta: FloatArray, cut: float, on: BoolArray | None) -> FloatArr
 
 
 def find_bins(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
-    """Return the bin of each value, its lower edge included; the number of bins for values in none."""
+    """Return the bin of each value, including its lower edge; the number of bins for values outside."""
     number = np.searchsorted(edges, values, side="right") - 1
     return np.where((number < 0) | (number >= len(edges) - 1), len(edges) - 1, number)
 
@@ -182,7 +182,7 @@ def score_histogram(detection: Detection, n_bins: int = 50) -> OnOffHistogram:
 def _count_bins(
     detection: Detection, edges: FloatArray, on: NDArray[np.intp], off: NDArray[np.intp], off_alpha: FloatArray
 ) -> OnOffHistogram:
-    """Count On and Off events by the numbers of their bins; the last number is that of events in none."""
+    """Count On and Off events by their bin indices; the last index is for events outside all bins."""
     n_on, n_off = (np.bincount(number, minlength=len(edges))[:-1].astype(np.int64) for number in (on, off))
     if detection.event_alpha is None:
         alpha, numbers = detection.alpha, n_off.astype(np.float64)
@@ -192,10 +192,10 @@ def _count_bins(
 
 
 def likelihood_bins(detection: Detection, n_bins: int = 10) -> LikelihoodBins:
-    """Count events of the likelihood in bins of their signal ratio: one for ratio 0, at most ``n_bins`` above it."""
+    """Count events of the likelihood in bins of their likelihood ratio: one for ratio 0, at most ``n_bins`` above."""
     fitted = detection.likelihood
     if detection.ratio is None or fitted is None:
-        raise ValueError("the detection has no signal ratios of its model; wrap it in SignificanceThresholdClassifier")
+        raise ValueError("the detection has no likelihood ratios; wrap the model in SignificanceThresholdClassifier")
     used = np.flatnonzero(detection.in_likelihood)
     if len(used) == 0:
         raise ValueError("no events were held out")
@@ -217,22 +217,22 @@ def likelihood_bins(detection: Detection, n_bins: int = 10) -> LikelihoodBins:
 
 
 def _signal_share(ratio: FloatArray, alpha: FloatArray | float, strength: float) -> FloatArray:
-    """Return the expected signal of each event, On or Off, per unit of strength; without a unit if it is infinite."""
+    """Return the expected signal of each event per unit of signal strength; in relative units if it is infinite."""
     if np.isinf(strength):
         return (ratio > 0).astype(np.float64)
     return ratio / (strength * ratio + alpha + 1)
 
 
 def _edges_of_equal_signal(ratio: FloatArray, share: FloatArray, n_bins: int) -> FloatArray:
-    """Return ratios between bins that expect the same signal; the first bin is that of ratio 0, if there are any."""
+    """Return ratios between bins with equal expected signal; the first bin is that of ratio 0, if there are any."""
     order = np.argsort(ratio, kind="stable")
     ratios, expected = ratio[order], np.cumsum(share[order])
-    first = int(np.searchsorted(ratios, 0.0, side="right"))  # events of ratio 0 have a bin of their own
+    first = int(np.searchsorted(ratios, 0.0, side="right"))  # events of ratio 0 have their own bin
     n_events = len(ratios)
     if first == n_events:
         return np.zeros(2)
     targets = expected[-1] * np.arange(1, n_bins) / n_bins
-    # events of the same ratio stay together, so a bin ends behind the last of them
+    # events of equal ratio stay together, so a bin ends after the last of them
     ends = np.searchsorted(ratios, ratios[np.searchsorted(expected, targets)], side="right")
     kept = [first]
     for end in ends.tolist():
@@ -258,12 +258,12 @@ def has_light_curve(detection: Detection, by: str = "group") -> bool:
 def light_curve(detection: Detection, by: str = "group") -> pd.DataFrame:
     """Return the signal events per hour of each group or night with an interval of one sigma, hours, and MJD if known.
 
-    Where no times are known, it is the strength in units of its mean. Rows without a bound or a time are left out.
+    Without times, it is the signal strength relative to its mean. Rows without a bound or a time are excluded.
     """
     as_choice("by", by, ("group", "night"))
     if not has_light_curve(detection, by):
-        needs = f"likelihood ratios, several {by}s, and observation times or a positive mean strength"
-        raise ValueError(f"a light curve by {by} needs {needs}; see detection.annotated(...)")
+        needs = f"likelihood ratios, several {by}s, and observation times or a positive mean signal strength"
+        raise ValueError(f"a light curve by {by} requires {needs}; see detection.annotated(...)")
     frame = detection.groups_frame(by)
     name = "rate" if "rate" in frame else "relative_strength"
     columns = {name: name.removeprefix("relative_"), f"{name}_low": "low", f"{name}_high": "high"}
@@ -273,29 +273,29 @@ def light_curve(detection: Detection, by: str = "group") -> pd.DataFrame:
 
 
 def significance_over_time(detection: Detection, n_moments: int | None = None) -> OverTime:
-    """Compute the significance up to each moment; that of the last moment is the significance of the detection."""
-    judged = np.flatnonzero(detection.in_likelihood if detection.statistic == "likelihood" else detection.held_out)
-    if len(judged) == 0:
+    """Compute the significance up to each time; the last one is the significance of the detection."""
+    rows = np.flatnonzero(detection.in_likelihood if detection.statistic == "likelihood" else detection.held_out)
+    if len(rows) == 0:
         raise ValueError("no events were held out")
     unit = "events"
-    exposure = np.arange(1.0, len(judged) + 1)
-    if detection.time is not None and np.isfinite(detection.time[judged]).all():
-        judged = judged[np.argsort(detection.time[judged], kind="stable")]
-        steps = np.diff(detection.time[judged], prepend=detection.time[judged[0]])
+    exposure = np.arange(1.0, len(rows) + 1)
+    if detection.time is not None and np.isfinite(detection.time[rows]).all():
+        rows = rows[np.argsort(detection.time[rows], kind="stable")]
+        steps = np.diff(detection.time[rows], prepend=detection.time[rows[0]])
         hours = np.cumsum(np.where(steps > LONGEST_PAUSE, 0.0, steps)) / 3600
         if hours[-1] > 0:
             exposure, unit = hours, "h"
     elif detection.groups is not None:
-        judged = judged[np.argsort(number_groups(detection.groups[judged])[1], kind="stable")]
+        rows = rows[np.argsort(number_groups(detection.groups[rows])[1], kind="stable")]
     if n_moments is None:
         n_moments = _N_MOMENTS[detection.statistic]
-        if detection.statistic == "likelihood" and len(judged) > _MANY_EVENTS:
+        if detection.statistic == "likelihood" and len(rows) > _MANY_EVENTS:
             n_moments = 20 if detection.event_alpha is None else 10
-    targets = np.linspace(0, exposure[-1], min(n_moments, len(judged)) + 1)[1:]
+    targets = np.linspace(0, exposure[-1], min(n_moments, len(rows)) + 1)[1:]
     n_so_far = np.searchsorted(exposure, targets * (1 + 1e-12), side="right")[:-1]
     compute = _likelihood_so_far if detection.statistic == "likelihood" else _cut_so_far
     compute = _outcome_so_far if detection.alpha_error else compute
-    return OverTime(targets, np.append(compute(detection, judged, n_so_far), detection.significance), unit)
+    return OverTime(targets, np.append(compute(detection, rows, n_so_far), detection.significance), unit)
 
 
 def _outcome_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray[np.intp]) -> FloatArray:
@@ -315,7 +315,7 @@ def _likelihood_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: 
 
 
 def _cut_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray[np.intp]) -> FloatArray:
-    """Return the significance of the selected ones among the first events, for several numbers of events."""
+    """Return the significance of the selected events among the first events, for several numbers of events."""
     on, selected, alpha = detection.on[order], detection.selected[order], alpha_of(detection, order)
     if isinstance(alpha, np.ndarray):
         found = [count_events(on[:n], selected[:n], alpha[:n]) for n in n_so_far.tolist()]
@@ -325,7 +325,7 @@ def _cut_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray
 
 
 def threshold_steps(curve: ThresholdCurve, n_points: int = _MAX_POINTS) -> tuple[FloatArray, FloatArray]:
-    """Return where at most ``n_points`` steps of a curve start, and their significances, negative for a deficit."""
+    """Return the starts of at most ``n_points`` steps of a curve, and their significances, negative for a deficit."""
     scores = curve.scores
     significance = np.asarray(li_ma_significance(curve.n_on, curve.n_off, curve.alpha, signed=True))
     margin = 0.02 * (scores[-1] - scores[0]) or 0.5
@@ -342,7 +342,7 @@ def threshold_steps(curve: ThresholdCurve, n_points: int = _MAX_POINTS) -> tuple
 
 
 def detection_steps(detection: Detection) -> tuple[FloatArray, FloatArray]:
-    """Return the significance of hold-out events over all thresholds, one for all folds, as `threshold_steps` does."""
+    """Return the significance of hold-out events over common thresholds for all folds, as `threshold_steps` does."""
     known = np.flatnonzero(require_scores(detection))
     if detection.event_alpha is None:
         return threshold_steps(detection.curve)
@@ -355,7 +355,7 @@ def detection_steps(detection: Detection) -> tuple[FloatArray, FloatArray]:
 
 
 def histogram_by(detection: Detection, values: FloatArray, *, logarithmic: bool = False) -> OnOffHistogram | None:
-    """Count selected events by a number of each, such as their energy; None where there is nothing to compare."""
+    """Count selected events by a quantity, such as their energy; None if there is nothing to compare."""
     known = detection.selected & np.isfinite(values) & ((values > 0) | (not logarithmic))
     if np.count_nonzero(known) < _MIN_EVENTS or np.ptp(values[known]) == 0:
         return None
@@ -368,17 +368,17 @@ def histogram_by(detection: Detection, values: FloatArray, *, logarithmic: bool 
 
 
 def largest_importances(detection: Detection, n_features: int) -> dict[str, float]:
-    """Return the largest importances by feature; features without names are called x0, x1 and so on."""
+    """Return the largest importances by feature; features without names are labelled x0, x1 and so on."""
     if detection.importances is None:
-        remedy = "use a model that has them, such as a forest, and not behind a step that makes other features"
-        raise ValueError(f"the detection has no importances of features; {remedy}")
+        remedy = "use a model with importances, such as a forest, without a step that creates other features"
+        raise ValueError(f"the detection has no feature importances; {remedy}")
     names = detection.feature_names or tuple(f"x{number}" for number in range(len(detection.importances)))
     largest = np.argsort(-detection.importances, kind="stable")[:n_features]
     return {names[number]: float(detection.importances[number]) for number in largest}
 
 
 def order_features(detection: Detection) -> list[FeatureHistogram]:
-    """Return the histograms of features by their importance, where it is known."""
+    """Sort the histograms of features by importance, if known."""
     found = list(detection.features or ())
     names, importances = detection.feature_names, detection.importances
     if names is None or importances is None:

@@ -1,4 +1,4 @@
-"""Style of the figures: colours, sizes, axes, files, and shapes that several figures share."""
+"""Style of the figures: colours, sizes, axes, files, and elements common to several figures."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 ON = "#d55e00"
-"""Colour of On events; colour-blind readers can distinguish this one from the next two."""
+"""Colour of On events, distinguishable from the next two for colour-blind readers."""
 OFF = "#0072b2"
 """Colour of Off events."""
 OTHER = "#009e73"
-"""Colour of what is neither On nor Off."""
+"""Colour of data that are neither On nor Off."""
 GREY = "#666666"
 """Colour of marks and expectations."""
 
@@ -50,18 +50,18 @@ PAPER_STYLE: Mapping[str, Any] = {
     "lines.linewidth": 1.0,
     "lines.markersize": 3,
 }
-"""Settings of matplotlib for new figures; the axes of a caller keep the caller's."""
+"""Settings of matplotlib for new figures; axes of the caller keep their style."""
 
 FORMATS: dict[str, dict[str, Any]] = {
     ".png": {"format": "png", "dpi": 300, "metadata": {"Software": None}},
     ".pdf": {"format": "pdf", "metadata": {"Creator": None, "Producer": None, "CreationDate": None}},
     ".svg": {"format": "svg", "metadata": {"Creator": None, "Date": None}},
 }
-"""Arguments of ``savefig`` for each suffix; without dates and versions, so that the same plot gives the same file."""
+"""Arguments of ``savefig`` for each suffix; without dates and versions, so files are reproducible."""
 
-_FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}  # repeatable SVG identifiers; PDF fonts for journals
+_FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}  # reproducible SVG identifiers; PDF fonts for journals
 _FORMULAS = {"σ": r"\sigma", "α": r"\alpha", "θ": r"\theta", "²": "^2", "×": r"\times", "±": r"\pm", "−": "-"}
-_MOST_TICKS = 3  # largest number of tick labels of a logarithmic axis
+_MOST_TICKS = 3  # maximum number of tick labels of a logarithmic axis
 _PANEL_WIDTH, _COLUMNS = 1.75, 4  # width in inches, and panels in a row: four are as wide as a page of a paper
 _LABEL_SIZE, _LONG_NAME = 7.0, 22  # font size of feature names, and number of characters above which it is smaller
 
@@ -83,12 +83,12 @@ def pick_one(value: Any) -> str:
 
 
 def as_text(name: Any) -> str:
-    """Return a name that matplotlib does not read as a formula."""
+    """Escape a name, so matplotlib does not parse it as a formula."""
     return str(name).replace("$", r"\$")
 
 
 def alpha_label(alpha: float | None) -> str:
-    """Return an exposure ratio as text for axes and legends; None where each event has its own."""
+    """Return an exposure ratio as text for axes and legends; None if it varies between events."""
     return "its own α" if alpha is None else f"α = {alpha:.3g}"
 
 
@@ -131,7 +131,7 @@ _SHARED = """
 
     Examples
 """
-"""Documentation of the parameters that `figure` adds."""
+"""Documentation of the parameters added by `figure`."""
 _OPTIONS = [
     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f"{kind} | None")
     for name, kind in (("ax", "Axes"), ("path", "PathLike"))
@@ -165,7 +165,7 @@ def figure(
 def paper_panels(
     places: Sequence[tuple[int, int]], rows: Sequence[tuple[float, float, float]], path: PathLike | None
 ) -> Iterator[list[Axes]]:
-    """Yield axes at rows, each with the space above, height and space below in inches, and columns, with one legend."""
+    """Yield axes at rows (space above, height, and space below in inches) and columns, with one legend."""
     n_columns = 1 + max(column for _, column in places)
     ends = np.cumsum([0.3, *(sum(row) for row in rows)])
     width, height = _PANEL_WIDTH * max(n_columns, 2), ends[-1]  # a single panel needs room for its legend
@@ -192,14 +192,14 @@ def panel_places(n_panels: int) -> list[tuple[int, int]]:
 
 
 def split_axes(ax: Axes, share: float = 0.42) -> Axes:
-    """Divide axes into two panels with a common first axis, and return the lower one, a share of the height."""
+    """Divide axes into two panels with a common first axis, and return the lower one, with a fraction of the height."""
     figure: Any = ax.figure
     place = ax.get_subplotspec()
     if place is not None:
         grid = place.subgridspec(2, 1, height_ratios=(1 - share, share), hspace=0.08)
         ax.set_subplotspec(grid[0])
         below: Axes = figure.add_subplot(grid[1], sharex=ax)
-    else:  # axes that were placed by hand
+    else:  # axes placed manually
         left, bottom, width, height = ax.get_position().bounds
         ax.set_position((left, bottom + share * height, width, (1 - share) * height))
         below = figure.add_axes((left, bottom, width, 0.92 * share * height), sharex=ax)
@@ -209,14 +209,14 @@ def split_axes(ax: Axes, share: float = 0.42) -> Axes:
 
 
 def draw_steps(ax: Axes, values: FloatArray, edges: FloatArray, **style: Any) -> Any:
-    """Draw a histogram as ``ax.stairs`` does, but without limits of the axes, which take longer than the drawing."""
+    """Draw a histogram like ``ax.stairs``, but without updating the axis limits, which is slower than drawing."""
     from matplotlib.patches import StepPatch
 
     return ax.add_artist(StepPatch(values, edges, **style))
 
 
 def draw_off(ax: Axes, edges: FloatArray, values: FloatArray, error: FloatArray, label: str) -> Any:
-    """Draw scaled Off as filled steps with a band of its error, and return the line for the legend."""
+    """Draw scaled Off as filled steps with an error band, and return the line for the legend."""
     draw_steps(ax, values, edges, fill=True, color=OFF, alpha=0.25, linewidth=0)
     draw_steps(ax, values + error, edges, baseline=values - error, fill=True, color=OFF, alpha=0.35, linewidth=0)
     return draw_steps(ax, values, edges, fill=False, color=OFF, linewidth=0.8, label=label)
@@ -225,7 +225,7 @@ def draw_off(ax: Axes, edges: FloatArray, values: FloatArray, error: FloatArray,
 def draw_points(
     ax: Axes, x: NDArray[Any], y: NDArray[Any], error: Any, color: str, label: str | None = None, **style: Any
 ) -> Any:
-    """Draw points with one error, or a lower and an upper one; all bars are one line, which is faster than many."""
+    """Draw points with one error, or a lower and an upper one; all bars are one line, which is faster."""
     low, high = (y + sign * one for sign, one in zip((-1, 1), np.broadcast_to(error, (2, len(y))), strict=True))
     bars = np.column_stack([low, high, np.full(len(y), np.nan)]).ravel()
     ax.plot(np.repeat(x, 3), bars, color=color, linewidth=0.8)
@@ -233,7 +233,7 @@ def draw_points(
 
 
 def draw_logarithmic(ax: Axes, low: float, high: float) -> None:
-    """Make the first axis logarithmic, with a few round numbers between two positive ones below it."""
+    """Make the first axis logarithmic, with a few round tick labels."""
     ax.set_xscale("log")
     ax.set_xticks(_logarithmic_ticks(low, high))
     ax.set_xticks([], minor=True)
@@ -241,7 +241,7 @@ def draw_logarithmic(ax: Axes, low: float, high: float) -> None:
 
 
 def draw_logarithmic_counts(ax: Axes, low: float, high: float, room: float) -> None:
-    """Make the second axis logarithmic, from a little below a number to one with room for the legend above it."""
+    """Make the second axis logarithmic, from slightly below a number to one with room for the legend."""
     ax.set_yscale("log", nonpositive="clip")
     ax.set_ylim(0.5 * low, high ** (1 + room) / (0.5 * low) ** room)
     ax.set_yticks([], minor=True)  # each tick takes as long as a line
@@ -250,7 +250,7 @@ def draw_logarithmic_counts(ax: Axes, low: float, high: float, room: float) -> N
 
 
 def _logarithmic_ticks(low: float, high: float) -> FloatArray:
-    """Return a few round numbers between two positive ones: powers of ten, with 2 and 5 where there is room."""
+    """Return a few round numbers between two positive ones: powers of ten, with 2 and 5 if there is room."""
     decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     for factors in ((1, 2, 3, 4, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = np.outer(decades, factors).ravel()
@@ -271,7 +271,7 @@ def label_feature(ax: Axes, name: str) -> None:
 
 
 def label_significance(ax: Axes, alpha: float, *, differs: bool = False) -> None:
-    """Label the second axis: significance with its unit and the exposure ratio, the mean where it differs."""
+    """Label the second axis: significance with its unit and the exposure ratio, or its mean."""
     ax.set_ylabel(f"significance / σ ({'mean ' if differs else ''}{alpha_label(alpha)})")
 
 
@@ -288,16 +288,16 @@ def rotate_labels(ax: Axes) -> None:
 
 
 def _check_target(path: Path) -> None:
-    """Raise an error for a file that cannot be written, before anything is drawn."""
+    """Raise an error for a file that cannot be written, before drawing."""
     if path.suffix.lower() not in FORMATS:
         known = list(FORMATS)
         raise ValueError(f"{path}: a plot is saved as {', '.join(known[:-1])} or {known[-1]}; choose a suffix")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
+        raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
 def _save(ax: Axes, path: Path) -> None:
-    """Write the figure of the axes, completely or not at all."""
+    """Write the figure of the axes atomically."""
     figure: Any = ax.figure
     whole: Figure = figure if hasattr(figure, "savefig") else figure.figure  # axes may be part of a subfigure
     with require("matplotlib", "plotting").rc_context(_FILE_STYLE), replacing(path) as temporary:

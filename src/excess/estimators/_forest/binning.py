@@ -1,8 +1,8 @@
-"""Events as records of codes: how these lie in memory, and bin edges that do not depend on how rows are chunked.
+"""Events as records of codes: memory layout, and bin edges that do not depend on the chunking of rows.
 
-An event is a record of whole 64-bit words: one code per feature, then one element that holds the label and the
-bootstrap weight. A code is 0 for a missing value, else 1 plus the number of the bin. Codes are uint8 ("narrow") or,
-where a feature has more than 255 bins, uint32 ("wide"). Records are moved as words and read as codes.
+An event is a record of whole 64-bit words: one code per feature, then one element with the label and the bootstrap
+weight. A code is 0 for a missing value, else 1 plus the index of the bin. Codes are uint8 ("narrow") or, if a feature
+has more than 255 bins, uint32 ("wide"). Records are moved as words and read as codes.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ from excess._utils.rng import bottom_rows
 ON_BIT = 7
 WEIGHT_MASK = 127
 """Label and weight of an event in one element: bit 7 is set for On, bits 0 to 6 are the weight, at most 12 in a plain
-bootstrap. Wide elements have room for larger weights: bits 8 to 31 are the next 24 bits of the weight."""
+bootstrap. Wide elements allow larger weights: bits 8 to 31 are the next 24 bits of the weight."""
 
 MAX_NARROW_BINS = 255
 
 
 def code_type(max_bins_used: int) -> type:
-    """Return the type of codes for so many bins."""
+    """Return the type of codes for this number of bins."""
     return np.uint8 if max_bins_used <= MAX_NARROW_BINS else np.uint32
 
 
@@ -37,8 +37,8 @@ def pack_weights(weights: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 
 def empty_records(n_events: int, n_features: int, dtype: Any) -> NDArray[np.uint64]:
-    """Allocate records for events with so many features."""
-    # rounded up to whole words; what is left over at the end of a record is moved but never read
+    """Allocate records for events with this number of features."""
+    # rounded up to whole words; padding at the end of a record is moved but never read
     size = (n_features + 1) * np.dtype(dtype).itemsize
     return np.empty((n_events, -(-size // 8)), dtype=np.uint64)
 
@@ -48,10 +48,10 @@ def as_codes(records: NDArray[np.uint64], dtype: Any) -> NDArray[Any]:
     return records.view(dtype)
 
 
-N_SAMPLED = 100_000  # rows from which the edges of features with many distinct values are taken
-_BLOCK = 256  # rows that are encoded together, one feature after the other
+N_SAMPLED = 100_000  # rows used to compute the edges of features with many distinct values
+_BLOCK = 256  # rows encoded together, one feature after the other
 _TABLE_BITS = 12
-"""4096 slots for at most 255 values: a hash table that is nearly empty, where most searches end at the first slot."""
+"""4096 slots for at most 255 values: a sparse hash table, where most searches end at the first slot."""
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(64 - _TABLE_BITS)
 
@@ -72,12 +72,12 @@ def edges_of(distinct: NDArray[np.float64] | None, sampled: NDArray[Any], max_bi
 
 
 def sampled_rows(n_rows: int) -> NDArray[np.int64]:
-    """Return the rows from which the edges of features with many distinct values are taken."""
+    """Return the rows used to compute the edges of features with many distinct values."""
     return bottom_rows(n_rows, N_SAMPLED)
 
 
 def pad_edges(edges: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the edges of all features in one array, filled up with infinity, and where those of each begin and end."""
+    """Return the edges of all features in one array, padded with infinity, and the start and end of each feature."""
     starts = np.zeros(len(edges) + 1, dtype=np.int64)
     np.cumsum([1 << len(values).bit_length() for values in edges], out=starts[1:])
     padded = np.full(starts[-1], np.inf)
@@ -97,31 +97,31 @@ def encode(X, first, last, edges, features, codes):
         n = min(_BLOCK, last - start)
         for j in features:
             row = padded[starts[j] : starts[j + 1]]
-            # to float64 once, whatever the type of X; the last block keeps old values at its end, which get no code
+            # converted to float64 once; the last block keeps old values at its end, which get no code
             for i in range(n):
                 values[i] = X[start + i, j]
             for i in range(_BLOCK):
                 below[i] = 0
             # A binary search for all rows of the block at once: how many edges lie below each value. The length of
-            # the edges is a power of two and the last of them infinite, so that every row takes the same steps and
-            # the count stays below the length. Steps outside, rows inside: a step is a selection and no branch, and
-            # the loads of different rows overlap.
+            # the edges is a power of two and the last of them infinite, so every row takes the same steps and the
+            # count stays below the length. Steps outside, rows inside: a step is a selection without a branch, and the
+            # loads of different rows overlap.
             step = len(row) // 2
             while step > 0:
                 for i in range(_BLOCK):
                     position = below[i]
-                    # unsigned, which spares a test for negative indices; NaN is below no edge
+                    # unsigned, which avoids a test for negative indices; NaN is below no edge
                     below[i] = position + (step if row[np.uint64(position + step - 1)] < values[i] else 0)
                 step >>= 1
             for i in range(n):
-                # code 0 is for missing values, so that bins start at 1
+                # code 0 is for missing values, so bins start at 1
                 codes[start + i - first, j] = 0 if np.isnan(values[i]) else below[i] + 1
 
 
 @njit(cache=True, nogil=True)
 def _collect_distinct(column, limit, table, used, found):
     """Collect the distinct values of a column until there are more than ``limit``; return how many."""
-    # open addressing; the table has a power of two of slots and is never full, because limit is far below that
+    # open addressing; the number of slots is a power of two, far above the limit
     n_found = 0
     mask = len(table) - 1
     for i in range(len(column)):
@@ -153,10 +153,10 @@ def few_distinct(column: NDArray[Any], limit: int) -> NDArray[np.float64] | None
 
 
 def _quantile_edges(values: NDArray[np.float64], max_bins: int) -> NDArray[np.float64]:
-    """Cut values into bins of about equal size; a frequent value has a bin of its own, the others share the rest."""
+    """Cut values into bins of similar size; a frequent value has its own bin, the others share the rest."""
     distinct, counts = np.unique(values, return_counts=True)
     frequent = np.zeros(len(distinct), dtype=np.bool_)
-    while True:  # the more values are frequent, the less is left for the others, the more of them are frequent
+    while True:  # more frequent values leave fewer events for the others, so more of them are frequent
         n_others = max(1, max_bins - np.count_nonzero(frequent))
         now = counts >= max(2.0, counts[~frequent].sum() / n_others)
         if not (now & ~frequent).any():
@@ -177,7 +177,7 @@ def _cut_into_bins(counts, frequent, max_bins):
             n_frequent += 1
         else:
             others += counts[i]
-    # `others` are the events of values that are not frequent, from the open bin on; `in_bin` those in the open bin
+    # `others`: events of infrequent values, from the open bin on; `in_bin`: those in the open bin
     in_bin = 0
     for i in range(len(counts) - 1):
         if frequent[i]:
@@ -187,9 +187,9 @@ def _cut_into_bins(counts, frequent, max_bins):
         n_free = max_bins - 1 - n_lasts
         if n_free == 0:
             break
-        # every frequent value ahead takes an edge below and one above it; what is left is shared evenly
+        # every frequent value ahead takes an edge below and one above it; the rest is shared evenly
         wanted = (others + 0.0) / max(1, n_free + 1 - 2 * n_frequent)
-        # a frequent value starts a bin of its own, unless all free edges are needed above frequent values
+        # a frequent value starts its own bin, unless all free edges are needed above frequent values
         closes_below = frequent[i + 1] and n_free > n_frequent
         if frequent[i] or closes_below or in_bin >= wanted:
             lasts[n_lasts] = i

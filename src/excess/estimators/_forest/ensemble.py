@@ -1,11 +1,11 @@
-"""Growth and scores of several trees on threads, the bags of trees, and compilation ahead of the first use.
+"""Growth and evaluation of several trees on threads, the bags of trees, and compilation before first use.
 
 Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and about 1.3
 times that per thread for the bags, with one byte per event for the weights; then a score and a count per event.
 
-Numba compiles a kernel for the types of its first call and keeps the result on disk, so this happens once per machine.
-Later processes load it in a fraction of a second. What is on disk belongs to the sources it was compiled from; numba
-looks at one file only for that, so a fingerprint of all of them is kept next to it.
+Numba compiles a kernel for the types of its first call and caches the result on disk, once per machine. Later processes
+load it in a fraction of a second. Numba checks only one source file for changes, so a fingerprint of all of them is
+stored next to the cache.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from excess.stats import _kernels
 Tick = Callable[[int], None]
 _ROWS_PER_TASK = 16_384
 _SECONDS_BEFORE_WARNING = 2.0
-_LARGEST_SUM = 2.0**30  # half of what the counts of a histogram hold, because weights are rounded
+_LARGEST_SUM = 2.0**30  # half of the range of histogram counts, because weights are rounded
 _ready: set[tuple[Any, ...]] = set()  # types of events that kernels were compiled for
 _lock = threading.Lock()
 _logger = logging.getLogger("excess")
@@ -44,12 +44,12 @@ _logger = logging.getLogger("excess")
 
 @dataclass(frozen=True)
 class Bag:
-    """What decides, besides the key of a tree, which events it sees; with neither groups nor weights, nothing."""
+    """Properties that, besides the key of a tree, determine the events of its bag; empty without groups and weights."""
 
     groups: NDArray[np.int32] | None = None  # number of each event's group, by the order of the groups' names
     n_groups: int = 0
-    weights: NDArray[np.float64] | None = None  # events that each event stands for; None for one each
-    counts: NDArray[np.uint32] | None = None  # the same without a bootstrap, in fixed point as wide elements hold them
+    weights: NDArray[np.float64] | None = None  # number of events represented by each event; None for one each
+    counts: NDArray[np.uint32] | None = None  # the same without a bootstrap, in fixed point as in wide elements
 
     @classmethod
     def in_fixed_point(cls, weights: NDArray[np.float64]) -> tuple[Bag, float]:
@@ -58,7 +58,7 @@ class Bag:
         return cls(counts=binning.pack_weights(np.rint(weights * factor).astype(np.int64))), factor
 
     def __post_init__(self) -> None:
-        """Make the arrays read-only, as they are in other processes: Numba compiles kernels for either kind."""
+        """Make the arrays read-only, as in other processes: Numba compiles kernels for either type."""
         for name in ("groups", "weights", "counts"):
             array = getattr(self, name)
             if array is not None:
@@ -67,7 +67,7 @@ class Bag:
                 object.__setattr__(self, name, view)
 
     def groups_of_trees(self, keys: NDArray[np.uint64]) -> NDArray[np.uint8] | None:
-        """Return, for the tree of each key and all groups, 1 if the tree may see the group, otherwise 0."""
+        """Return, for the tree of each key and all groups, 1 if the tree may use the group, otherwise 0."""
         if self.groups is None:
             return None
         in_bag = np.empty((len(keys), self.n_groups), dtype=np.uint8)
@@ -81,7 +81,7 @@ class Bag:
 
 
 def join_bags(bags: list[Bag]) -> Bag:
-    """Return the bag of the events of several bags, one after the other; all or none have groups, and weights."""
+    """Concatenate several bags; all or none have groups, and weights."""
     groups = [bag.groups for bag in bags if bag.groups is not None]
     weights = [bag.weights for bag in bags if bag.weights is not None]
     n_groups, joined = (bags[0].n_groups, np.concatenate(groups)) if groups else (0, None)
@@ -93,7 +93,7 @@ WHOLE = Bag()  # events without groups and weights
 
 @dataclass(frozen=True)
 class BinnedEvents:
-    """Events as records of codes, with the edges that made them."""
+    """Events as records of codes, with their bin edges."""
 
     records: NDArray[np.uint64]  # of shape (n_events, n_words): codes, label and weight; see `binning`
     edges: list[NDArray[np.float64]]  # inner edges of each feature's bins
@@ -111,14 +111,14 @@ class BinnedEvents:
 
     @property
     def codes(self) -> NDArray[Any]:
-        """The records as codes, which are wide where weights need the room."""
+        """Records as codes, which are wide if weights require it."""
         return binning.as_codes(self.records, edges_code_type(self.edges) if self.bag.counts is None else np.uint32)
 
 
 class TreeSettings(NamedTuple):
-    """What shapes one tree besides the events."""
+    """Settings of one tree besides the events."""
 
-    key: np.uint64  # from which all its random choices follow
+    key: np.uint64  # determines all its random choices
     criterion: int
     splitter: int
     min_samples_leaf: int
@@ -126,29 +126,29 @@ class TreeSettings(NamedTuple):
 
 
 class GrowthSettings(NamedTuple):
-    """What shapes all trees besides the events."""
+    """Settings of all trees besides the events."""
 
     max_depth: int | None
     alpha: float
-    used: NDArray[np.int64]  # features that nodes may look at, ascending
+    used: NDArray[np.int64]  # features available to nodes, ascending
     bootstrap: bool = True
     limit: np.uint64 = WHOLE_BAG  # of the draws of events in a bag, see `bag_limit`
 
     @property
     def depth_limit(self) -> int:
-        """The largest depth for kernels, where -1 is for no limit."""
+        """Maximum depth for kernels; -1 for no limit."""
         return -1 if self.max_depth is None else self.max_depth
 
 
 def edges_code_type(edges: list[NDArray[np.float64]]) -> type:
-    """Return the type of codes that these edges need."""
+    """Return the type of codes required by these edges."""
     return binning.code_type(max((len(e) for e in edges), default=0) + 1)
 
 
 def bin_events(
     X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_threads: int, bag: Bag = WHOLE
 ) -> BinnedEvents:
-    """Find bin edges and write events as records."""
+    """Compute bin edges and write events as records."""
     edges: list[Any] = [None] * X.shape[1]
     sampled = binning.sampled_rows(len(X))
 
@@ -163,7 +163,7 @@ def bin_events(
 def encode_events(
     X: NDArray[Any], on: NDArray[np.bool_], edges: list[NDArray[np.float64]], n_threads: int, dtype: Any = None
 ) -> NDArray[np.uint64]:
-    """Write events as records, by given edges; codes have the type that these need, unless another one is given."""
+    """Write events as records with given edges; codes have the minimum type unless another one is given."""
     dtype = edges_code_type(edges) if dtype is None else dtype
     records = binning.empty_records(len(X), X.shape[1], dtype)
     codes = binning.as_codes(records, dtype)
@@ -179,13 +179,13 @@ def encode_events(
 
 
 def tree_keys(seed: int, n_trees: int, first: int = 0, step: int = 1) -> NDArray[np.uint64]:
-    """Return the keys of trees with numbers from ``first`` on; all random choices of a tree follow from its key."""
+    """Return the keys of trees numbered from ``first`` on; all random choices of a tree follow from its key."""
     numbers = range(first, first + step * n_trees, step)
     return np.array([derive_key(np.uint64(seed), np.uint64(number)) for number in numbers], dtype=np.uint64)
 
 
 class _Scratch(NamedTuple):
-    """The memory of one thread, used again for every tree that it grows: the last arguments of ``grow_tree``."""
+    """Memory of one thread, reused for every tree that it grows: the last arguments of ``grow_tree``."""
 
     weights: NDArray[Any]
     bag: NDArray[np.uint64]
@@ -199,7 +199,7 @@ class _Scratch(NamedTuple):
 
     @classmethod
     def allocate(cls, events: BinnedEvents, max_features: int) -> _Scratch:
-        """Allocate memory for trees whose nodes look at so many features at most."""
+        """Allocate memory for trees whose nodes consider at most this many features."""
         n_rows, dtype = len(events.records), events.codes.dtype
         width = max(256, 64 * -(-int(events.n_codes.max()) // 64))
         # one more record than events, because a record of weight 0 is written before it is dropped
@@ -213,7 +213,7 @@ class _Scratch(NamedTuple):
         return cls(weights, bag, bag.view(dtype), moved, moved.view(dtype), chosen, histograms, touched, present)
 
     def for_features(self, n: int) -> _Scratch:
-        """Return the memory of a tree whose nodes look at ``n`` features."""
+        """Return the memory of a tree whose nodes consider ``n`` features."""
         touched = None if self.touched is None else self.touched[:n]
         return self._replace(chosen=self.chosen[:n], histograms=self.histograms[:n], touched=touched)
 
@@ -230,7 +230,7 @@ def grow_trees(
     bag, in_bag = events.bag, events.bag.groups_of_trees(np.array([tree.key for tree in trees], dtype=np.uint64))
     plain = bag.weights is None and bag.counts is None
     table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(events.records) + 1) if plain else TABLE_SIZE)
-    # a leaf sends all codes to the left, also those of events that are scored with narrow codes
+    # a leaf sends all codes to the left, including those of events scored with narrow codes
     largest_code = np.iinfo(edges_code_type(events.edges)).max
     grown: list[Any] = [None] * len(trees)
 
@@ -254,7 +254,7 @@ def grow_trees(
 
 
 class BaggedTrees(NamedTuple):
-    """Trees that score events, with the keys from which their bags are drawn."""
+    """Trees that score events, with the keys of their bags."""
 
     flat: predictor.FlatTrees
     values: NDArray[np.float64]  # of each node
@@ -264,7 +264,7 @@ class BaggedTrees(NamedTuple):
 def score_out_of_bag(
     codes: NDArray[Any], first_row: int, forests: Sequence[BaggedTrees], n_threads: int, bag: Bag = WHOLE
 ) -> list[NDArray[np.float64]]:
-    """Return the scores of events by each of some forests: means over the trees that have not seen the event."""
+    """Return the scores of events by each of some forests: means over the trees for which the event is out of bag."""
     mask = binning.code_mask(codes)
     scores = np.zeros((len(forests), len(codes)))
     in_bags = [bag.groups_of_trees(forest.keys) for forest in forests]
@@ -340,7 +340,7 @@ def mean_contributions(
     values: NDArray[np.float64],
     n_threads: int,
 ) -> NDArray[np.float64]:
-    """Return what the cuts by each feature contribute to the mean value over all trees, and the mean at the roots."""
+    """Return the contribution of each feature to the mean value over all trees, and the mean at the roots."""
     found = np.zeros((len(X), len(edges)))
     _for_encoded_rows(
         predictor.contribute_rows, X, edges, trees, n_threads, trees.nodes, values, found, size=predictor.LARGE_BLOCK
@@ -367,7 +367,7 @@ def _for_encoded_rows(
     *results: NDArray[Any],
     size: int = predictor.BLOCK,
 ) -> None:
-    """Let a kernel encode the features that the trees use and send rows through them, many rows at a time."""
+    """Run a kernel that encodes the features used by the trees and traverses them, many rows at a time."""
     padded, dtype = binning.pad_edges(edges), edges_code_type(edges)
     packed = predictor.pack_nodes(trees.nodes, int(np.iinfo(dtype).max))
     features = np.unique(trees.nodes[~predictor.leaf_mask(trees), 0]).astype(np.int64)
@@ -387,7 +387,7 @@ def _for_encoded_rows(
 
 
 def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
-    """Run all kernels once on a few rows of the type of X, unless that was done before in this process."""
+    """Run all kernels once on a few rows of the type of X, unless done before in this process."""
     wide = max_bins is None and len(X) > binning.MAX_NARROW_BINS
     kind = (X.dtype, X.flags.c_contiguous, X.flags.f_contiguous, X.flags.writeable, wide)
     if not is_compiling():
@@ -396,7 +396,7 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
         if kind in _ready:
             return
         for kernel in (grow_tree, _kernels.count_resamples):
-            if kernel.stats.cache_path is not None:  # else nothing is kept
+            if kernel.stats.cache_path is not None:  # otherwise nothing is cached
                 drop_stale_kernels(Path(str(kernel.stats.cache_path)))
         n_rows = binning.MAX_NARROW_BINS + 45 if wide else 45
         few = np.zeros((n_rows, X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
@@ -423,13 +423,13 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
 
 
 def drop_stale_kernels(cache: Path) -> None:
-    """Remove compiled kernels from a cache folder unless they stem from the present sources."""
+    """Remove compiled kernels of other sources from a cache folder."""
     digest = hashlib.sha256()
     for source in [*sorted(Path(__file__).parent.glob("*.py")), Path(rng.__file__), Path(_kernels.__file__)]:
         text = source.read_bytes()
         digest.update(text if b"\n@njit" in text else b"")
     stamp = cache / "excess-kernels.sha256"
-    with suppress(OSError):  # a folder that cannot be written holds nothing that could be stale
+    with suppress(OSError):  # a read-only folder contains no stale files
         if stamp.exists() and stamp.read_text() == digest.hexdigest():
             return
         cache.mkdir(parents=True, exist_ok=True)
@@ -439,7 +439,7 @@ def drop_stale_kernels(cache: Path) -> None:
 
 
 def _warn_if_compiling() -> None:
-    """Log that kernels are compiled, if that is so: on a busy machine, loading them may take a while as well."""
+    """Log the compilation of kernels, unless they are loaded, which may take a while on a busy machine."""
     modules = [module for name, module in sys.modules.items() if name.startswith("excess.estimators._forest.")]
     kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
     if any(sum(kernel.stats.cache_misses.values()) for kernel in kernels):

@@ -1,8 +1,8 @@
 """Growth of one tree, depth first, and the records that move with it.
 
 Whole records move, left ones to the front and right ones to the back of the node's range in a second buffer, so all
-reading is sequential and the records of a small node lie in the cache. Counts are integers, so neither the order of the
-records nor the number of threads matters for the result.
+reading is sequential and the records of a small node stay in the cache. Counts are integers, so the result depends
+neither on the order of the records nor on the number of threads.
 
 A node is a row of a table of int64. Its left and right child are neighbours. An event goes left when
 ``(code - shift) mod 2^bits <= limit``: with ``shift`` 0 missing values go left, with ``shift`` 1 they wrap around to
@@ -31,19 +31,19 @@ START, END, DEPTH = range(6, 9)  # columns of a node while its tree grows: its r
 N_COLUMNS, N_COLUMNS_GROWING = 6, 9
 _ONE = np.uint64(1)
 _BLOCK = np.uint64(256)
-"""Records that are moved word by word; indices are unsigned, which spares a test for negative ones."""
+"""Records, moved word by word; indices are unsigned, which avoids a test for negative ones."""
 
 
 @njit(cache=True, nogil=True)
 def take_bag(records, codes, n_features, weights, bag, bag_codes):
-    """Copy the records of positive weight into ``bag`` and note the weight there; return how many they are."""
+    """Copy the records of positive weight into ``bag`` with their weights; return their number."""
     n_words, n_rows, label = np.uint64(records.shape[1]), np.uint64(len(weights)), np.uint64(n_features)
     rows = np.empty(_BLOCK + _ONE, dtype=np.uint64)
     start = place = np.uint64(0)
     while start < n_rows:
         n = min(_BLOCK, n_rows - start)
-        # Pass 1: the records of the block that are taken. A third of the weights or more are 0, at random, so that a
-        # branch would often be mispredicted; instead every row is written, and overwritten unless it is taken.
+        # Pass 1: the selected records of the block. At least a third of the weights are 0, at random, so a branch would
+        # often be mispredicted; instead every row is written, and overwritten unless it is selected.
         n_taken = np.uint64(0)
         for r in range(start, start + n):
             rows[n_taken] = r
@@ -68,18 +68,18 @@ def partition(records, codes, start, end, feature, shift, limit, mask, moved):
     places = np.empty(_BLOCK, dtype=np.uint64)
     first, last = np.uint64(start), np.uint64(end)
     # Invariant: `front` is the next free place of the left child, `back` that of the right one, which fills from the
-    # end; back - front + 1 records are still to come, so that the two meet exactly when all have been placed.
+    # end; back - front + 1 records are still to come, so the two meet exactly when all have been placed.
     front, back = first, last - _ONE
     while first < last:
         n = min(_BLOCK, last - first)
         for r in range(n):
             # modulo 2^bits: with shift 1 a missing value, code 0, wraps around to the largest number and goes right
             right = np.uint64(((np.uint64(codes[first + r, column]) - shift) & mask) > limit)
-            # front or back, chosen by arithmetic: which way a record goes is as good as random
+            # front or back, selected by arithmetic: the direction of a record is nearly random
             places[r] = front + (back - front) * right
             front += _ONE - right
             back -= right
-        # words outside, records inside: the loop over the few words of a record would be too short as the inner one
+        # words outside, records inside: an inner loop over the few words of a record would be too short
         for word in range(n_words):
             for r in range(n):
                 moved[places[r], word] = records[first + r, word]
@@ -97,14 +97,14 @@ def _find_split(
     splitter, min_leaf, criterion, alpha, table, left_counts,
 ):  # fmt: skip
     """Write the split of a node into its row; return whether there is one."""
-    # features are drawn by the key of the node, so that it does not matter when or where a node is searched
+    # features are drawn by the key of the node, independent of when or where it is searched
     choose_features(keys[node], used, chosen)
     fill_histograms(codes, nodes[node, START], nodes[node, END], n_features, chosen, histograms, touched)
     found = search_node(
         node, nodes, keys[node], n_features, n_codes, chosen, histograms, touched, present,
         splitter, min_leaf, criterion, alpha, table, left_counts,
     )  # fmt: skip
-    clear_histograms(histograms, touched)  # the next node finds them empty
+    clear_histograms(histograms, touched)  # the next node expects empty histograms
     return found
 
 
@@ -115,7 +115,7 @@ def search_node(
 ):  # fmt: skip
     """Write the best split in the histograms of a node's features into its row; return whether there is one."""
     total = (nodes[node, N_ON] << _32) | nodes[node, N_OFF]
-    # every feature has to exceed the best one so far, and the first has to exceed the node as it is
+    # each feature must exceed the best one so far, and the first must exceed the unsplit node
     best_value = value_to_exceed(total, criterion, alpha, table)
     found = False
     for k in range(len(chosen)):
@@ -127,7 +127,7 @@ def search_node(
             n_present = present_codes(histograms[k], n_codes[feature], touched[k], present)
         better = False
         if splitter == RANDOM:
-            # the counters below n_features have chosen the features
+            # counters below n_features were used to select the features
             bits = draw(key, np.uint64(n_features + feature))
             code, missing_left, left = draw_border(present, n_present, total, min_leaf, bits)
             if code >= 0:
@@ -144,7 +144,7 @@ def search_node(
             found = True
             best_value = value
             if present[0, 0] != 0:
-                # no missing value in this node: later ones go where most events go
+                # without missing values in this node, later ones go with the majority
                 n_left = (left >> _32) + (left & _LOW)
                 missing_left = 2 * n_left >= nodes[node, N_ON] + nodes[node, N_OFF]
             nodes[node, FEATURE] = feature
@@ -185,8 +185,8 @@ def grow_bag(
     max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
-    """Grow a tree, or what hangs from a node of one, on the records in its bag; return nodes in breadth-first order."""
-    # tables grow by doubling, because nobody knows the size of a tree in advance
+    """Grow a tree, or a branch from one of its nodes, on the records in its bag; return nodes breadth-first."""
+    # tables grow by doubling, because the size of a tree is unknown in advance
     capacity = 64
     nodes = np.zeros((capacity, N_COLUMNS_GROWING), dtype=np.int64)
     keys = np.zeros(capacity, dtype=np.uint64)
@@ -209,8 +209,8 @@ def grow_bag(
         n_pending = 1
 
     # Invariant: the pending nodes have a split in their row and their records in the range START to END of one of the
-    # two buffers. The ranges of pending nodes do not overlap. The last one comes first: depth first, so that records
-    # that were just moved are still in the cache.
+    # two buffers. The ranges of pending nodes do not overlap. The last one is processed first (depth first), while its
+    # records are still in the cache.
     while n_pending > 0:
         n_pending -= 1
         node = pending[n_pending]
@@ -221,7 +221,7 @@ def grow_bag(
         left = n_nodes
         n_nodes += 2
         nodes[node, LEFT] = left
-        # the search knows the counts of the left child already, and those of the right one are the rest
+        # the counts of the left child are known from the search; those of the right one are the difference
         counts = left_counts[node]
         nodes[left, N_ON], nodes[left, N_OFF] = counts >> _32, counts & _LOW
         for column in (N_ON, N_OFF):
@@ -234,11 +234,11 @@ def grow_bag(
             keys[child] = derive_key(keys[node], side)
             any_splits |= may_split(nodes, child, max_depth, min_leaf)
         if not any_splits:
-            continue  # two leaves: nobody needs their records
+            continue  # two leaves: their records are not needed
         start, end = nodes[node, START], nodes[node, END]
         split = nodes[node, FEATURE], nodes[node, SHIFT], nodes[node, LIMIT]
         # two buffers in turn: the records of a node at an even depth lie in the bag, at an odd depth in `moved`. The
-        # children take the same range of the other buffer, so that no node overwrites records that are still needed
+        # children use the same range of the other buffer, so no node overwrites records that are still needed
         if (depth - root_depth) % 2 == 0:
             middle = partition(bag, bag_codes, start, end, split[0], split[1], split[2], mask, moved)
             child_codes = moved_codes
@@ -247,7 +247,7 @@ def grow_bag(
             child_codes = bag_codes
         nodes[left, START], nodes[left, END] = start, middle
         nodes[left + 1, START], nodes[left + 1, END] = middle, end
-        # the right child first, so that the left one is on top of the stack
+        # the right child first, so the left one is on top of the stack
         for side in range(1, -1, -1):
             child = left + side
             if may_split(nodes, child, max_depth, min_leaf) and _find_split(
@@ -261,8 +261,8 @@ def grow_bag(
 
 @njit(cache=True, nogil=True)
 def may_split(nodes, node, max_depth, min_leaf):
-    """Return whether a node is worth a search for splits."""
-    # a pure node has no information to gain, and one with fewer events than two leaves has no split
+    """Return whether a node is searched for splits."""
+    # a pure node has no information gain, and one with fewer events than two leaves has no split
     on, off = nodes[node, N_ON], nodes[node, N_OFF]
     deep = max_depth >= 0 and nodes[node, DEPTH] >= max_depth
     return not deep and on > 0 and off > 0 and on + off >= 2 * min_leaf
@@ -270,7 +270,7 @@ def may_split(nodes, node, max_depth, min_leaf):
 
 @njit(cache=True, nogil=True)
 def _enlarge_table(table, capacity):
-    # loops, because an assignment to a slice takes numba seconds to compile
+    # loops, because numba takes seconds to compile an assignment to a slice
     larger = np.zeros((capacity, table.shape[1]), dtype=table.dtype)
     for row in range(len(table)):
         for column in range(table.shape[1]):
@@ -289,8 +289,8 @@ def _enlarge_column(values, capacity):
 @njit(cache=True, nogil=True)
 def breadth_first(nodes, n_nodes, mask):
     """Return the finished nodes level by level, leaves pointing to themselves."""
-    # Level by level, so that the numbers of nodes do not depend on the order of growth, children follow their parents,
-    # and the upper levels, which every event passes, lie together in the cache. `order` is the queue of the search.
+    # Level by level, so node numbers do not depend on the order of growth, children follow their parents, and the upper
+    # levels, which every event passes, are contiguous in the cache. `order` is the queue of the search.
     order = np.empty(n_nodes, dtype=np.int64)
     ordered = np.empty((n_nodes, N_COLUMNS), dtype=np.int64)
     order[0] = 0
@@ -306,7 +306,7 @@ def breadth_first(nodes, n_nodes, mask):
             order[n_ordered + 1] = left + 1
             n_ordered += 2
         else:
-            # a leaf sends all codes to the left, which is itself: a row that has arrived stays, without a test for that
+            # a leaf sends all codes to the left, which is itself: rows stay in a leaf without a test
             ordered[place, FEATURE], ordered[place, SHIFT] = 0, 0
             ordered[place, LEFT], ordered[place, LIMIT] = place, mask
     return ordered

@@ -1,8 +1,8 @@
 """Growth of trees level by level on parts of the events: histograms of nodes, their splits, and the records of nodes.
 
-A part of the events knows nothing of the others. It sends its rows down the trees as far as they have grown, which is
-cheaper than to remember where every row is in every tree, and counts them in the nodes that are wanted. Sums over parts
-are those over all events, so that the splits are those of a tree that is grown in one place.
+Parts of the events are independent. Each sends its rows down the trees grown so far, which is cheaper than storing the
+node of every row in every tree, and counts them in the requested nodes. Sums over parts equal those over all events,
+so the splits are those of a tree grown in one place.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from excess.estimators._forest.predictor import descend
 from excess.estimators._forest.splitting import packed_counts
 
 WIDTH = 256  # codes of a histogram
-_BLOCK = 8192  # rows that pass through all trees together, so that their records stay in the cache
+_BLOCK = 8192  # rows that pass through all trees together, so their records stay in the cache
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)
 
@@ -24,9 +24,9 @@ def _rows_in_bag(
     codes, first_row, part_row, groups, in_bag, tree, factors, limit,
     key, nodes, root, depth, mask, weights, rows, places,
 ):  # fmt: skip
-    """Write the rows of a block that are in the bag of a tree, and the nodes they reach; return how many they are."""
+    """Write the rows of a block that are in the bag of a tree, and the nodes they reach; return their number."""
     bag_weights(derive_key(key, 0), first_row, part_row, groups, in_bag, tree, factors, limit, weights)
-    # without a branch: each row is written, and overwritten unless it is in the bag; rows has one element more
+    # branch-free: each row is written, and overwritten unless it is in the bag; rows has one more element
     n_in = 0
     for r in range(len(weights)):
         rows[n_in] = r
@@ -42,20 +42,19 @@ def fill_nodes(
 ):  # fmt: skip
     """Add the bags of rows to the histograms of the nodes that have a slot.
 
-    The events of this part begin with row ``first_row`` of all events; ``groups`` has the group of each, and ``in_bag``
-    (trees by groups) whether a tree may see it; both are None where there are no groups. ``factors`` has the number of
-    events that each event stands for, or is None for one each; ``limit`` is that of `bag_limit`. ``nodes`` (packed),
-    ``roots`` and ``depths`` are the trees as far as they have grown, see ``FlatTrees``; ``keys`` has a key per tree.
-    ``slots`` (int32, one per node, -1 for none) gives the histograms of a node, ``chosen`` (uint32, slots by
-    features) which features a slot has.
-    ``histograms`` are packed counts, flat, of the length ``n_slots * n_chosen * WIDTH``.
+    The events of this part begin with row ``first_row`` of all events; ``groups`` contains the group of each, and
+    ``in_bag`` (trees by groups) whether a tree may use it; both are None without groups. ``factors`` are event weights,
+    or None for one each; ``limit`` is that of `bag_limit`. ``nodes`` (packed), ``roots`` and ``depths`` are the trees
+    grown so far, see ``FlatTrees``; ``keys`` has a key per tree. ``slots`` (int32, one per node, -1 for none) is the
+    index of the histograms of a node, ``chosen`` (uint32, slots by features) the features of a slot. ``histograms`` are
+    packed counts, flat, of the length ``n_slots * n_chosen * WIDTH``.
     """
     n_rows = len(codes)
     weights = np.empty(_BLOCK, dtype=np.uint8)
     rows = np.empty(_BLOCK + 1, dtype=np.uint32)
     places = np.empty(_BLOCK, dtype=np.uint32)
     label, n_chosen = np.uint64(n_features), np.uint64(chosen.shape[1])
-    four = chosen.shape[1] == 4  # the usual case, the square root of some twenty features: worth a loop of its own
+    four = chosen.shape[1] == 4  # the usual case, the square root of about twenty features, has its own loop
     width = np.uint64(WIDTH)
     # blocks outside, trees inside: the records of a block are read from memory once for all trees
     for start in range(0, n_rows, _BLOCK):
@@ -70,10 +69,10 @@ def fill_nodes(
                 slot = slots[places[i]]
                 if slot < 0:
                     continue
-                # the label is in the record, the weight is not: together they are the element that a bag would hold
+                # the record contains the label, but not the weight: combine them to the element of a bag
                 r, s = rows[i], np.uint64(slot)
                 counts = packed_counts(block[r, label] | weights[r])
-                # one flat array: the histograms of a slot lie side by side, in the order of its features
+                # one flat array: the histograms of a slot are contiguous, in the order of its features
                 base = s * n_chosen * width
                 if four:
                     histograms[base + block[r, chosen[s, np.uint64(0)]]] += counts
@@ -90,7 +89,7 @@ def take_nodes(
     records, codes, first_row, groups, in_bag, tree, factors, limit, n_features, nodes, root, depth, mask, key,
     slots, first_slot, n_slots,
 ):  # fmt: skip
-    """Return the records of a tree's bag that are in its wanted nodes, sorted by slot, and how many each slot has."""
+    """Return the records of a tree's bag in its requested nodes, sorted by slot, and the number in each slot."""
     n_rows = len(codes)
     weights = np.empty(n_rows, dtype=np.uint8)
     found = np.empty(n_rows, dtype=np.uint32)
@@ -112,8 +111,8 @@ def take_nodes(
                 found_slots[n_found] = slot
                 n_found += 1
                 counts[slot] += 1
-    # counting sort: each slot gets a range as long as its count, and a cursor that moves through it; rows keep their
-    # order within a slot
+    # counting sort: each slot has a range of its length, and a cursor that moves through it; rows keep their order
+    # within a slot
     cursors = np.zeros(n_slots, dtype=np.int64)
     for slot in range(1, n_slots):
         cursors[slot] = cursors[slot - 1] + counts[slot - 1]
@@ -143,15 +142,15 @@ def split_nodes(
     nodes, keys, n_nodes, active, n_codes, chosen, histograms,
     max_depth, splitter, min_leaf, criterion, alpha, table, searched, moved, waiting,
 ):  # fmt: skip
-    """Split the active nodes of a tree where their histograms allow; there must be room for two children each."""
+    """Split the active nodes of a tree by their histograms; there must be room for two children each."""
     left_counts = np.zeros(len(nodes), dtype=np.int64)
     present = np.empty((2, WIDTH + 1), dtype=np.int64)
     own = np.empty(chosen.shape[1], dtype=np.int64)
     n_searched = n_waiting = 0
     for i in range(len(active)):
         node = active[i]
-        if node == 0:  # the events of the root are known only now
-            total = np.int64(0)  # any feature has all events in its codes, so that one histogram is enough
+        if node == 0:  # the events of the root are unknown until now
+            total = np.int64(0)  # the codes of any feature cover all events, so one histogram is sufficient
             for code in range(WIDTH):
                 total += histograms[i, 0, code]
             nodes[0, N_ON], nodes[0, N_OFF] = total >> _32, total & _LOW
@@ -164,7 +163,7 @@ def split_nodes(
             splitter, min_leaf, criterion, alpha, table, left_counts,
         ):  # fmt: skip
             continue
-        # as in `grower`: children are neighbours, and the right one has what the left one has not
+        # as in `grower`: children are neighbours, and the counts of the right one are the difference
         left = n_nodes
         n_nodes += 2
         nodes[node, LEFT] = left
@@ -187,7 +186,7 @@ def split_nodes(
 
 @njit(cache=True, nogil=True)
 def routes_of(nodes, n_nodes, mask, root, routes):
-    """Write a growing tree as nodes to descend, numbered from ``root`` on; nodes without children are leaves."""
+    """Write a growing tree as nodes to traverse, numbered from ``root`` on; nodes without children are leaves."""
     for node in range(n_nodes):
         left = nodes[node, LEFT]
         if left > 0:
@@ -203,9 +202,9 @@ def routes_of(nodes, n_nodes, mask, root, routes):
 
 @njit(cache=True, nogil=True)
 def graft(nodes, n_nodes, node, branch):
-    """Hang a finished branch (breadth-first, its leaves pointing to themselves) in the place of a node."""
-    # The root of the branch takes the row of the node; its other nodes follow at the end of the table. So node i > 0 of
-    # the branch has the number n_nodes + i - 1. A leaf points to itself, which is 0 while a tree grows.
+    """Replace a node by a finished branch (breadth-first, with leaves pointing to themselves)."""
+    # The root of the branch takes the row of the node; its other nodes follow at the end of the table. Node i > 0 of
+    # the branch thus has the number n_nodes + i - 1. A leaf points to itself, which is 0 while a tree grows.
     for i in range(len(branch)):
         place = node if i == 0 else n_nodes + i - 1
         for column in (FEATURE, SHIFT, LIMIT, N_ON, N_OFF):

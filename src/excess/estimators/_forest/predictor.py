@@ -1,6 +1,6 @@
 """Scores of events from the nodes of all trees, block by block of rows and tree by tree.
 
-The sum over trees always runs in the order of the trees, so that a score has the same bits on any number of threads.
+The sum over trees always runs in the order of the trees, so a score has the same bits on any number of threads.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -15,14 +15,14 @@ from excess.estimators._forest.grower import FEATURE, LEFT, LIMIT, SHIFT
 
 BLOCK = 512  # rows that pass through a tree together: their codes and the tree fit into the cache
 LARGE_BLOCK = 4096  # the same for contributions, which are computed for all leaves of a tree first
-_STRIDE = 8  # levels that a group of rows goes down before it is asked whether all have arrived
+_STRIDE = 8  # levels that a group of rows descends before testing whether all have arrived
 _0, _1, _2, _3, _4, _5, _6, _7 = (np.uint64(k) for k in range(8))
 _8, _16, _32, _BYTE, _LOW = np.uint64(8), np.uint64(16), np.uint64(32), np.uint64(0xFF), np.uint64(0xFFFFFFFF)
 _MAX_PACKED_FEATURES = 1 << 16
 
 
 class FlatTrees(NamedTuple):
-    """The nodes of all trees in one table, with children numbered throughout."""
+    """The nodes of all trees in one table, with consecutive child indices."""
 
     nodes: Annotated[NDArray[np.uint32], "nodes", 4]  # feature, shift, limit and left child; see `grower`
     roots: Annotated[NDArray[np.int64], "trees+1"]  # number of each tree's root, and of all nodes
@@ -39,7 +39,7 @@ def flatten(trees: list[NDArray[np.int64]]) -> FlatTrees:
         for place, column in enumerate((FEATURE, SHIFT, LIMIT, LEFT)):
             part[:, place] = tree[:, column]
         part[:, 3] += np.uint32(root)
-    # nodes are breadth-first, so that the last one is deepest
+    # nodes are breadth-first, so the last one is deepest
     return FlatTrees(nodes, roots, np.array([node_depths(tree)[-1] for tree in trees], dtype=np.int64))
 
 
@@ -47,7 +47,7 @@ def flatten(trees: list[NDArray[np.int64]]) -> FlatTrees:
 def node_depths(tree):
     """Return the depth of each node of a tree in breadth-first order."""
     depths = np.zeros(len(tree), dtype=np.int64)
-    # parents come before their children, so that one pass is enough
+    # parents come before their children, so one pass is sufficient
     for node in range(len(tree)):
         left = tree[node, LEFT]
         if left != node:
@@ -56,7 +56,7 @@ def node_depths(tree):
 
 
 def pack_nodes(nodes: NDArray[np.uint32], mask: int) -> NDArray[np.uint64]:
-    """Return what a step needs of each node: one word where codes are bytes, otherwise two."""
+    """Return the packed nodes for a traversal: one word if codes are bytes, otherwise two."""
     if mask > 0xFF or nodes[:, 0].max(initial=0) >= _MAX_PACKED_FEATURES:
         return np.ascontiguousarray(nodes).view(np.uint64)
     feature, shift, limit, left = nodes.astype(np.uint64).T
@@ -68,8 +68,8 @@ def pack_nodes(nodes: NDArray[np.uint32], mask: int) -> NDArray[np.uint64]:
 @njit(cache=True, nogil=True)
 def _step(codes, row, packed, node, mask):
     """Return the child that a row goes to; from a leaf, the leaf itself."""
-    # the right child follows the left one, so that the comparison is added and not branched on; which of the two ways
-    # it is, is known when this is compiled
+    # the right child follows the left one, so the comparison is added without a branch; the variant is known at
+    # compile time
     if packed.ndim == 1:
         word = packed[node]
         code = np.uint64(codes[row, (word >> _16) & np.uint64(0xFFFF)])
@@ -85,11 +85,11 @@ def _step(codes, row, packed, node, mask):
 
 @njit(cache=True, nogil=True)
 def descend(codes, rows, n_rows, packed, root, depth, mask, places):
-    """Send rows through a tree, eight at a time so that their loads overlap; write the leaf of each into ``places``."""
+    """Send rows through a tree, eight at a time with overlapping loads; write the leaf of each into ``places``."""
     mask, root, n = np.uint64(mask), np.uint64(root), np.uint64(n_rows)
     whole = n - n % np.uint64(8)
-    # A step depends on the node before it, which takes as long as a load from the cache. Eight rows in eight variables,
-    # which the compiler keeps in registers, let the processor wait for eight loads at once.
+    # A step depends on the previous node, with the latency of a load from the cache. Eight rows in eight variables,
+    # which the compiler keeps in registers, overlap eight loads.
     for k in range(np.uint64(0), whole, np.uint64(8)):
         r0, r1, r2, r3 = rows[k], rows[k + _1], rows[k + _2], rows[k + _3]
         r4, r5, r6, r7 = rows[k + _4], rows[k + _5], rows[k + _6], rows[k + _7]
@@ -107,7 +107,7 @@ def descend(codes, rows, n_rows, packed, root, depth, mask, places):
                 n6 = _step(codes, r6, packed, n6, mask)
                 n7 = _step(codes, r7, packed, n7, mask)
             level += _STRIDE
-            # a leaf leads to itself, so that a row which has not moved in a stride has arrived
+            # a leaf leads to itself, so a row that has not moved in a stride has arrived
             moved = (o0 ^ n0) | (o1 ^ n1) | (o2 ^ n2) | (o3 ^ n3) | (o4 ^ n4) | (o5 ^ n5) | (o6 ^ n6) | (o7 ^ n7)
             if moved == 0:
                 break
@@ -124,7 +124,7 @@ def descend(codes, rows, n_rows, packed, root, depth, mask, places):
 @njit(cache=True, nogil=True)
 def score_rows(X, first, last, edges, features, codes, packed, roots, depths, mask, values, scores):
     """Add the value of the leaf in every tree to the score, for rows ``first`` to ``last`` of X."""
-    block = len(codes)  # as many rows as there is room for
+    block = len(codes)  # as many rows as the buffer has room for
     rows = np.arange(block).astype(np.uint32)
     places = np.empty(block, dtype=np.uint32)
     for start in range(first, last, block):
@@ -142,7 +142,7 @@ def score_rows(X, first, last, edges, features, codes, packed, roots, depths, ma
 def _seen_rows(key, tree, first_row, groups, in_bag, weights):
     """Fill ``weights`` with 0 for rows that are out of the bag of a tree."""
     if groups is None:
-        # the weights are drawn again from the key of the tree, which is faster than to keep them for all trees
+        # the weights are drawn again from the key of the tree, which is faster than storing them for all trees
         bootstrap_weights(derive_key(key, 0), first_row, weights)
     else:
         for r in range(len(weights)):
@@ -153,7 +153,7 @@ def _seen_rows(key, tree, first_row, groups, in_bag, weights):
 def add_out_of_bag_scores(
     codes, first_row, groups, in_bag, packed, roots, depths, values, mask, keys, scores, n_trees
 ):  # fmt: skip
-    """Add, for trees that have not seen a row, the value of its leaf to its score, and count those trees."""
+    """Add, for trees with a row out of bag, the value of its leaf to its score, and count those trees."""
     n_rows = len(scores)
     weights = np.empty(n_rows, dtype=np.uint8)
     rows = np.empty(n_rows + 1, dtype=np.uint32)
@@ -173,7 +173,7 @@ def add_out_of_bag_scores(
 
 @njit(cache=True, nogil=True)
 def _fill_moves(nodes, root, end, values, moves):
-    """Write, for the nodes of a tree, what the cuts by each feature on the way to them add to the value of the root."""
+    """Write, for the nodes of a tree, the contribution of each feature on their path to the value of the root."""
     for j in range(moves.shape[1]):
         moves[0, j] = 0.0
     # parents come before their children
@@ -191,7 +191,7 @@ def _fill_moves(nodes, root, end, values, moves):
 def add_out_of_bag_contributions(
     codes, first_row, groups, in_bag, packed, nodes, roots, depths, values, mask, keys, scores, contributions, n_trees
 ):  # fmt: skip
-    """Add, for trees that have not seen a row, its score and what the cuts by each feature contribute to it."""
+    """Add, for trees with a row out of bag, its score and the contribution of each feature."""
     n_rows = len(scores)
     weights = np.empty(n_rows, dtype=np.uint8)
     rows = np.empty(n_rows + 1, dtype=np.uint32)
@@ -205,7 +205,7 @@ def add_out_of_bag_contributions(
             rows[n_out] = r
             n_out += weights[r] == 0
         descend(codes, rows, n_out, packed, root, depths[tree], mask, places)
-        # once per leaf and not once per row: many rows share a leaf
+        # once per leaf instead of once per row: many rows share a leaf
         _fill_moves(nodes, root, roots[tree + 1], values, moves)
         for k in range(n_out):
             r, leaf = rows[k], places[k] - root
@@ -217,7 +217,7 @@ def add_out_of_bag_contributions(
 
 @njit(cache=True, nogil=True)
 def contribute_rows(X, first, last, edges, features, codes, packed, roots, depths, mask, nodes, values, contributions):
-    """Add what the cuts by each feature contribute to the score, for rows ``first`` to ``last`` of X and all trees."""
+    """Add the contribution of each feature to the score, for rows ``first`` to ``last`` of X and all trees."""
     block = len(codes)
     rows = np.arange(block).astype(np.uint32)
     places = np.empty(block, dtype=np.uint32)
@@ -236,7 +236,7 @@ def contribute_rows(X, first, last, edges, features, codes, packed, roots, depth
 @njit(cache=True, nogil=True)
 def number_rows(X, first, last, edges, features, codes, packed, roots, depths, mask, leaves):
     """Write the number of the leaf within its tree, for rows ``first`` to ``last`` of X and all trees."""
-    block = len(codes)  # as many rows as there is room for
+    block = len(codes)  # as many rows as the buffer has room for
     rows = np.arange(block).astype(np.uint32)
     places = np.empty(block, dtype=np.uint32)
     for start in range(first, last, block):
@@ -249,5 +249,5 @@ def number_rows(X, first, last, edges, features, codes, packed, roots, depths, m
 
 
 def leaf_mask(trees: FlatTrees) -> NDArray[Any]:
-    """Return True for the nodes that are leaves."""
+    """Return True for leaves."""
     return trees.nodes[:, 3] == np.arange(len(trees.nodes), dtype=np.uint32)

@@ -1,13 +1,13 @@
-"""Criteria of a split, histograms of packed counts, and the split of a node that they give.
+"""Split criteria, histograms of packed counts, and the resulting split of a node.
 
 With ``f(x) = x ln x``, ``I(on, off) = f(on) + f(off) - f(on + off)`` is minus the entropy of a node times its number
 of events, and Li & Ma's ``S^2 / 2 = I(on, off) - on ln q - off ln(1 - q)``. Of ``S_left^2 + S_right^2`` only the ``I``
-depend on the split, whatever alpha is, so it ranks splits as information gain does.
+depend on the split, for any alpha, so it ranks splits like information gain.
 
 Histograms have On weights in the upper 32 bits of a number, Off weights in the lower. One addition counts an event
-whatever its label, and a histogram has half the memory of two. The halves cannot run into each other: they have room
-for the weights of some 2^31 events, the most that a forest takes. Integer sums are exact, so they depend neither on
-the order of events nor on how these are divided among threads or workers.
+of either label, and a histogram has half the memory of two. The halves cannot overflow: they have room for the weights
+of about 2^31 events, the maximum of a forest. Integer sums are exact, so they depend neither on the order of events nor
+on their distribution over threads or workers.
 """
 
 import math
@@ -20,7 +20,7 @@ from excess.estimators._forest.binning import ON_BIT, WEIGHT_MASK
 INFORMATION, LI_MA = 0, 1
 CRITERIA = {"information": INFORMATION, "li_ma": LI_MA}
 
-TABLE_SIZE = 1 << 16  # counts below this look ``x ln x`` up; larger ones are rare enough to compute it
+TABLE_SIZE = 1 << 16  # counts below this size use a table of ``x ln x``; larger ones are rare enough to compute it
 
 
 @njit(cache=True, nogil=True)
@@ -49,8 +49,8 @@ def information(on, off, table):
 @njit(cache=True, nogil=True)
 def li_ma(on, off, alpha, log_alpha, log_1p_alpha, table):
     """Return ``S^2 / 2``, one-sided: 0 for a deficit. The logarithms are those of alpha and of 1 + alpha."""
-    # with q = alpha / (1 + alpha): -on ln q - off ln(1 - q) = -on ln alpha + (on + off) ln(1 + alpha), so that the two
-    # logarithms are taken once per node and the table serves for the rest
+    # with q = alpha / (1 + alpha): -on ln q - off ln(1 - q) = -on ln alpha + (on + off) ln(1 + alpha), so the two
+    # logarithms are computed once per node and the table covers the rest
     if on <= alpha * off:
         return 0.0
     return information(on, off, table) - on * log_alpha + (on + off) * log_1p_alpha
@@ -58,7 +58,7 @@ def li_ma(on, off, alpha, log_alpha, log_1p_alpha, table):
 
 @njit(cache=True, nogil=True)
 def scan_pairs(cells, n_cells, on, units, alpha, table, found):
-    """Write, for each feature, the largest ``S^2 / 2`` of a rectangle in a plane of this feature and another one.
+    """Write, for each feature, the maximum ``S^2 / 2`` of a rectangle in a plane of this feature and another one.
 
     ``cells`` are small numbers of shape (n_features, n_events), ``units`` weights of events as integers, or None.
     """
@@ -69,7 +69,7 @@ def scan_pairs(cells, n_cells, on, units, alpha, table, found):
             sums[:] = 0
             for i in range(len(on)):
                 sums[1 if on[i] else 0, cells[a, i] + 1, cells[b, i] + 1] += 1 if units is None else units[i]
-            # sums over all cells below and to the left, from which the counts of any rectangle follow
+            # cumulative sums over cells, from which the counts of any rectangle follow
             for label in range(2):
                 for i in range(1, n_cells + 1):
                     for j in range(1, n_cells + 1):
@@ -84,7 +84,7 @@ def scan_pairs(cells, n_cells, on, units, alpha, table, found):
                             n_on = sums[1, high, right] - sums[1, low, right] - n_on_left
                             n_off = sums[0, high, right] - sums[0, low, right] - n_off_left
                             excess = n_on - alpha * n_off
-                            # a divergence is at most chi-squared: few rectangles need their logarithms
+                            # a divergence is at most chi-squared: few rectangles require logarithms
                             if excess > 0 and excess * excess > best * alpha * (n_on + n_off):
                                 best = max(best, li_ma(n_on, n_off, alpha, log_alpha, log_1p_alpha, table))
             found[a], found[b] = max(found[a], best), max(found[b], best)
@@ -96,10 +96,10 @@ _ONE, _FIVE = np.uint64(1), np.uint64(5)
 
 @njit(cache=True, nogil=True)
 def packed_counts(element):
-    """Return the weight of an event as packed counts, from the element that holds label and weight."""
+    """Return the weight of an event as packed counts, from the element with label and weight."""
     bits = np.uint64(element)
-    # bit 7 is the label, the bits below and above it are the weight; a narrow element has none above, which the
-    # compiler knows. The weight is shifted by 32 for On and by 0 for Off, without a branch
+    # bit 7 is the label, the bits below and above it are the weight; a narrow element has none above, which is known
+    # at compile time. The weight is shifted by 32 for On and by 0 for Off, without a branch
     weight = (bits & _WEIGHT) | ((bits >> _ABOVE) << _ON_SHIFT)
     return np.int64(weight << (((bits >> _ON_SHIFT) & _ONE) << _FIVE))
 
@@ -108,7 +108,7 @@ def packed_counts(element):
 def _count_four(codes, start, end, label, a, b, c, d, count_a, count_b, count_c, count_d):
     """Fill four histograms in one pass; as separate arguments, their addresses stay in registers."""
     # Records outside, features inside: label and weight are unpacked once for four features, and the codes of a record
-    # lie in one or two lines of the cache. The four additions go to different arrays and do not wait for each other.
+    # are in one or two cache lines. The four additions go to different arrays and are independent.
     for i in range(np.uint64(start), np.uint64(end)):
         counts = packed_counts(codes[i, label])
         count_a[codes[i, a]] += counts
@@ -122,7 +122,7 @@ def _count_one(codes, start, end, label, a, count_a, touched):
     for i in range(np.uint64(start), np.uint64(end)):
         code = codes[i, a]
         count_a[code] += packed_counts(codes[i, label])
-        # known when this is compiled: there is one version with marks, for wide codes, and one without
+        # known at compile time: one version with marks, for wide codes, and one without
         if touched is not None:
             touched[code >> 6] = 1
 
@@ -133,7 +133,7 @@ def fill_histograms(codes, start, end, n_features, chosen, histograms, touched):
     label = np.uint64(n_features)  # the element after the codes
     k = 0
     if touched is None:
-        # narrow codes: 256 counts of 8 bytes, so that four histograms fit into the first-level cache together
+        # narrow codes: 256 counts of 8 bytes, so four histograms fit into the first-level cache together
         while k + 4 <= len(chosen):
             _count_four(
                 codes, start, end, label,
@@ -159,7 +159,7 @@ def clear_histograms(histograms, touched):
             for code in range(histograms.shape[1]):
                 histograms[k, code] = 0
     else:
-        # only blocks of 64 counts that were used: a small node must not pay for a histogram as wide as all events
+        # only used blocks of 64 counts: a small node must not clear a histogram as wide as all events
         for k in range(touched.shape[0]):
             for block in range(touched.shape[1]):
                 if touched[k, block]:
@@ -191,9 +191,9 @@ def _value_of(left, right, criterion, alpha, log_alpha, log_1p_alpha, table):
 
 @njit(cache=True, nogil=True)
 def _first_reaching(sums, first, last, offset, wanted):
-    """Return the first place of ``first`` to ``last`` whose sum less ``offset`` has so many events, or ``last``."""
-    # A binary search by selections: which half goes on is as good as random, and a branch would be mispredicted.
-    # Invariant: the result lies in first..first + n; sums never fall, because counts are not negative.
+    """Return the first position in ``first`` to ``last`` with this many events above ``offset``, or ``last``."""
+    # A branch-free binary search: the direction is nearly random, and a branch would be mispredicted.
+    # Invariant: the result is in first..first + n; sums never decrease, because counts are non-negative.
     n = last - first
     while n > 0:
         half = n >> 1
@@ -206,9 +206,9 @@ def _first_reaching(sums, first, last, offset, wanted):
 
 @njit(cache=True, nogil=True)
 def _search_information(sums, first, last, offset, total, table, best_value):
-    """Return the largest information of the splits after places ``first`` to ``last``, and its place."""
-    # The hot loop of a fit: unsigned indices spare the test for negative ones, and the caller has checked that the
-    # table is long enough, so that a candidate is six loads and no branch but the last, which is rarely taken.
+    """Return the largest information of the splits after positions ``first`` to ``last``, and its position."""
+    # The hot loop of a fit: unsigned indices avoid the test for negative ones, and the caller has checked that the
+    # table is long enough, so a candidate takes six loads and no branch except the last, which is rarely taken.
     best_position = -1
     for position in range(np.uint64(first), np.uint64(last)):
         left = sums[position] - offset
@@ -227,19 +227,19 @@ def _search_information(sums, first, last, offset, total, table, best_value):
 def search_feature(present, n_present, total, min_leaf, criterion, alpha, table, best_value):
     """Find the best split of one feature, if it exceeds ``best_value``; see `present_codes`."""
     codes, sums = present[0], present[1]
-    # Counts stay packed while they are added and subtracted: both halves at once, without a carry between them,
+    # Counts stay packed in additions and subtractions: both halves at once, without a carry between them,
     # because no half of a part exceeds that of the node.
     best_position = -1
     best_missing_left = False
     best_left = np.int64(0)
     n_total = (total >> _32) + (total & _LOW)
     log_alpha, log_1p_alpha = math.log(alpha), math.log1p(alpha)
-    any_missing = codes[0] == 0  # codes ascend, so that code 0 can only come first
+    any_missing = codes[0] == 0  # codes ascend, so code 0 can only come first
     # one pass with missing values on the right and, if the node has any, a second one with them on the left
     for missing_left in range(2 if any_missing else 1):
         missing_right = any_missing and missing_left == 0
         offset = sums[0] if missing_right else np.int64(0)
-        # The left side only grows, so that the places with enough events on either side are neighbours. With missing
+        # The left side only grows, so the positions with enough events on either side are contiguous. With missing
         # values on the left, they alone are the first candidate.
         first = _first_reaching(sums, 1 if missing_right else 0, n_present, offset, min_leaf)
         last = _first_reaching(sums, first, n_present, offset, n_total - max(min_leaf, 1) + 1)
@@ -271,7 +271,7 @@ def draw_border(present, n_present, total, min_leaf, bits):
     last = _first_reaching(sums, first, n_present, offset, n_total - max(min_leaf, 1) + 1)
     if first == last:
         return -1, False, np.int64(0)
-    # the codes that the border may follow: up to the one before the next that has events
+    # possible codes of the border: up to the one before the next with events
     lowest = codes[first] if codes[first] > 0 else codes[1] - 1
     highest = codes[last] - 1 if last < n_present else codes[last - 1]
     # the upper 32 bits as a number in [0, 1), times the number of codes
@@ -290,12 +290,12 @@ def value_of_split(left, total, criterion, alpha, table):
 
 @njit(cache=True, nogil=True)
 def present_codes(counts, n_codes, touched, present):
-    """Write the codes with events, ascending, and the sums of counts up to each, as rows of ``present``.
+    """Write the codes with events, ascending, and the cumulative counts of each, as rows of ``present``.
 
-    Return how many there are. ``touched`` marks blocks of 64 codes, if given.
+    Return their number. ``touched`` marks blocks of 64 codes, if given.
     """
-    # A code is always written and the number moves on by 0 or 1, so that there is no branch to mispredict; present has
-    # one column more than there are codes. Sums of all codes up to one serve every candidate of the search.
+    # A code is always written and the index advances by 0 or 1, without a branch to mispredict; present has one column
+    # more than there are codes. The cumulative counts serve every candidate of the search.
     codes, sums = present[0], present[1]
     n_present = np.uint64(0)
     total = np.int64(0)
@@ -316,22 +316,22 @@ def present_codes(counts, n_codes, touched, present):
 
 @njit(cache=True, nogil=True)
 def value_to_exceed(total, criterion, alpha, table):
-    """Return the criterion of a node that is not split, plus what rounding may pretend."""
+    """Return the criterion of an unsplit node, plus a bound of rounding errors."""
     on, off = total >> _32, total & _LOW
     if criterion == INFORMATION:
         value = information(on, off, table)
     else:
         value = max(li_ma(on, off, alpha, math.log(alpha), math.log1p(alpha), table), 0.0)
-    # the terms are as large as n ln n and cancel, so that rounding errors are in proportion to it
+    # the terms are of order n ln n and cancel, so rounding errors are proportional to it
     return value + 1e-13 * (1.0 + x_log_x(on + off, table))
 
 
 @njit(cache=True, nogil=True)
 def place_border(present, n_present, position, n_codes):
-    """Return the largest code that goes left: in the middle of the empty codes that follow, for a fairer border."""
+    """Return the largest code that goes left: in the middle of the following empty codes, for a symmetric border."""
     code = present[0, position]
     if code == 0:  # missing values go left, all others right
         return code
-    if position + 1 == n_present:  # missing values go right, all others left, also those that the node does not hold
+    if position + 1 == n_present:  # missing values go right, all others left, including codes missing in the node
         return n_codes - 1
     return (code + present[0, position + 1] - 1) // 2
