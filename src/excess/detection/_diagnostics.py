@@ -37,6 +37,7 @@ _P_OF_FLARES = 0.01  # p-value above which the remainder is a fluctuation
 _P_OF_VARIABILITY = 1e-3  # probability below which a source is reported as variable
 _LARGEST_FACTOR = 20.0  # maximum factor on alpha in the search for the alpha with the required significance
 _LOWEST = 0.2  # fraction of the events with the lowest scores
+_LARGEST_TAIL = 0.13  # the same for events far from the centres of their regions
 _FAR = 0.8  # minimum angle to the centre of a region, relative to the largest one, of events beyond a point source
 _LARGEST_DEVIATION = 4.0  # between the given alpha and the alpha of the least signal-like events, in sigma
 _LARGEST_LEAK = 0.3  # maximum excess per Off event there, relative to all events, that a source explains
@@ -273,7 +274,7 @@ def _check_totals(found: Detection) -> WarningSign | None:
     exact = found.alpha_error == 0  # as for phases, where swapped intervals have a deficit
     swapped = False
     if not exact and 0 < ratio < np.inf:  # 1/alpha rather than alpha
-        swapped = abs(np.log(ratio * counts.alpha)) < np.log(_SWAPPED_FACTOR) < abs(np.log(ratio / counts.alpha)) / 2
+        swapped = abs(np.log(ratio * counts.alpha)) < np.log(_SWAPPED_FACTOR) and abs(np.log(counts.alpha)) > np.log(2)
     if swapped and abs(significance) > _LARGE_EXCESS and not _is_strong_source(found):
         what = f"There are {counts.n_on:,} On and {counts.n_off:,} Off events, On/Off = {ratio:.3g}, where alpha is"
         why = f"{counts.alpha:.3g}: On and Off are swapped, or alpha is inverted. Swap them."
@@ -293,19 +294,19 @@ def _check_totals(found: Detection) -> WarningSign | None:
 
 def _check_alpha(found: Detection) -> WarningSign | None:
     """Compare alpha with On/Off of the least signal-like events, including those beyond the cut on theta^2."""
-    angle = found.own_theta
+    angle, features = found.own_theta, max(found.contrasts.values())
     if angle is None or found.core is None or found.core.all():
-        quiet = _background_like(found, _LOWEST)
+        quiet, leak = _background_like(found, _LOWEST), _LARGEST_LEAK
+        if features < _REQUIRED_CONTRAST <= _inner_contrast(found):  # only angles show the source
+            return None
     else:  # far from the centres of the regions, a source has few events even if features do not separate it
-        quiet = _background_like(found) & (angle > _FAR * float(np.nanmax(angle)))
+        quiet, leak = _background_like(found) & (angle > _FAR * float(np.nanmax(angle))), _LARGEST_TAIL
     counts, everything = found.count(quiet), found.uncut
     # few source events are there, unless features do not reveal it; then angles may
-    leaked = counts.excess * everything.n_off <= _LARGEST_LEAK * everything.excess * counts.n_off
+    leaked = counts.excess * everything.n_off <= leak * everything.excess * counts.n_off
     if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
         return None
     if _weigh_source(found) < _REQUIRED_CONTRAST:  # if no feature shows the excess, the null test decides
-        return None
-    if max(found.contrasts.values()) < _REQUIRED_CONTRAST <= _inner_contrast(found):  # only angles show the source
         return None
     if found.groups is not None:
         excess, variance = _excess_by_group(found, quiet)
