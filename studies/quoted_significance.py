@@ -7,10 +7,15 @@
 Extended sources are Gaussians whose width adds to that of the point spread function in quadrature, with twice the
 signal events; a mispointed source is shifted along the circle of the regions.
 
-Result of 2026-11-18 (commit d9a8158), seeds 30 to 39, all detected; before, forests trained on events beyond the cut on
-theta^2 only where the out-of-bag likelihood inside improved, with small weights (commit 9be42e1):
+Result of 2026-11-18 (commit 07f2b7d), seeds 30 to 39, all detected:
 
-    no cut 13.03; cut 17.9 (before 18.0); pooled 23.46 (23.17); forward 21.63 (21.13); differences are known to 0.1
+    no cut 13.03; cut 18.24; pooled 23.56; forward 21.60; 24 s of CPU time each
+    joint-crab (commit 45c2311): reflected regions no cut 19.16, pooled 21.38, forward 21.27; ring no cut 19.89, pooled
+    19.72, forward 19.88; both detected
+
+With an earlier weighting of tree configurations (commit d9a8158): cut 17.9, pooled 23.46, forward 21.63; differences
+are known to 0.1. With forests that trained on events beyond the cut on theta^2 only where the out-of-bag likelihood
+inside improved (commit 9be42e1): pooled 23.17, forward 21.13.
 
 joint-crab (commit e6ab1e3): reflected regions no cut 19.16, pooled 21.34, forward 21.38; ring no cut 19.89, pooled
 19.73, forward 19.99; all detected. With the runs of one wobble position as On and the others as Off (commit 9be42e1),

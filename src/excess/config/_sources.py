@@ -75,8 +75,10 @@ def find_source(source: str) -> SourcePosition:
     if (known := _BY_KEY.get(_key(text))) is not None:
         return known
     words = text.replace(",", " ").split()
+    if len(words) == 6:  # sexagesimal, as in SIMBAD
+        words = [":".join(words[:3]), ":".join(words[3:])]
     position = _as_degrees(words)
-    if position is None and words and words[0][0].isdigit() and re.search(r"\d[hd:]", text):
+    if position is None and words and words[0][0].isdigit() and re.search(r"\d[hd:]", " ".join(words)):
         position = _as_angles(text, words)
     if position is None:
         close = get_close_matches(_key(text), _BY_KEY, n=3, cutoff=0.6)
@@ -114,5 +116,5 @@ def _as_angles(text: str, words: list[str]) -> tuple[float, float]:
         # without a unit, the first is in hours, as in catalogues
         ra_angle = Angle(ra, unit="hourangle" if ":" in ra else None)
         return float(ra_angle.deg), float(Angle(dec, unit="deg" if ":" in dec else None).deg)
-    except ValueError as error:
+    except Exception as error:  # errors of units are no ValueError
         raise ArgumentError("source", f"{text!r} is not a valid position; {_REMEDY}") from error

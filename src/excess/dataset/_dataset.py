@@ -91,8 +91,8 @@ class Census:
             names = ", ".join(["features", *config.references])
             found = f" ({self.describe_missing()})" if self.missing else ""
             problem = f"the quality cuts reject all {self.n_inside:,} events in the regions"
-            check = f"check {', '.join(config.quality_cuts)}, and that values of {names} are not missing{found}"
-            raise EventFileError(f"{where}{problem}; {check}")
+            check = ", ".join([*config.quality_cuts, f"and that values of {names} are not missing{found}"])
+            raise EventFileError(f"{where}{problem}; check {check}")
         for name, number in (("On", self.n_on), ("Off", self.n_off)):
             if number == 0 and config.regions.intervals is not None:
                 problem = f"has no events: {where}{config.regions.intervals}; {self}. Choose other intervals"
