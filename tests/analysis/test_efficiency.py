@@ -94,7 +94,7 @@ def test_default_bins_hold_all_events(model_path, gamma_path, gammas):
     assert found.n_outside == 0
     np.testing.assert_allclose(found.zenith_edges, [0, 10, 20, 30, 40, 50])
     inner = np.diff(np.log10(found.energy_edges))
-    np.testing.assert_allclose(inner, 0.2, rtol=1e-9)
+    np.testing.assert_allclose(inner, 0.1, rtol=1e-9)
     found = efficiency(model_path, gamma_path, energy_bins=7, zenith_bins=3)
     assert found.counts["all"].shape == (3, 7)
     assert found.n_outside == 0
@@ -253,7 +253,7 @@ class TestFiles:
         with pytest.raises(EventFileError, match="multiplied by an efficiency already"):
             found.correct_effective_area(target, tmp_path / "twice.fits")
         assert not (tmp_path / "twice.fits").exists()
-        with pytest.raises(EventFileError, match="over the input"):
+        with pytest.raises(EventFileError, match="overwrite the input"):
             found.correct_effective_area(run_file, run_file, overwrite=True)
 
     def test_files_without_an_effective_area(self, found, tmp_path):
