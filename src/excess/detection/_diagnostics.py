@@ -302,8 +302,8 @@ def _check_alpha(found: Detection) -> WarningSign | None:
         return None
     if found.groups is not None:
         excess, variance = _excess_by_group(found, quiet)
-        others = np.arange(len(excess)) != excess.argmax()  # a flare of one group is no wrong alpha
-        if len(excess) > 2 and excess[others].sum() < _SMALLEST_CONTRAST * variance[others].sum() ** 0.5:
+        excess[excess.argmax()] = 0.0  # a flare of one group is no wrong alpha
+        if len(excess) > 2 and excess.sum() < _SMALLEST_CONTRAST * variance.sum() ** 0.5:
             return None
     ratio, deviation = counts.n_on / max(counts.n_off, 1), counts.significance
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
