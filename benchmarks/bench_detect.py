@@ -3,6 +3,10 @@
 Run with ``python benchmarks/bench_detect.py`` (some minutes, 1.3 GB of disk), ``--events 1_000_000`` for fewer. Twenty
 nights of a simulated observation are written to one Parquet file, and searched by the command line in a process of its
 own. Files are read in chunks, of which only events in regions and a sample of the field stay in memory.
+
+Result of 2026-11-18 (commit 281ecd4), one thread of a shared machine: reading ten million events takes 6.2 s of CPU
+and 1.5 GiB; 283,270 events in regions and 797,233 of the field stay. The search that follows trains on these in 20
+folds, 20 blocks forward and 5 null regions; it was not finished after 120 s of CPU, with a peak of 2.1 GiB.
 """
 
 from __future__ import annotations

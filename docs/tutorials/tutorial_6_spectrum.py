@@ -130,13 +130,14 @@ print(f"{len(runs)} runs in 6 nights, {sum(fits.getval(run, 'NAXIS2', 1) for run
 # Detection, with scores of all events
 # ------------------------------------
 # On the command line: ``excess detect run_*.fits -c config.yaml -o detection --write-events scored``. Each night is
-# held out in turn, so every event is scored by a model that was not trained on its night.
+# held out in turn, so every event is scored by a model that was not trained on its night. The reconstructed energy is
+# not a feature: a selection that depends on it changes the energy dispersion, for which there is no correction.
 from excess.analysis import detect, efficiency
 from excess.config import AnalysisConfig
 from excess.dataset import OnOffDataset
 
 config = AnalysisConfig(
-    features=["energy", "msw", "msl", "depth"],
+    features=["msw", "msl", "depth"],
     derived_features={},
     quality_cuts=[],
     groups="night",

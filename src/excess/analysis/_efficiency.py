@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_PER_DECADE = 5
+_PER_DECADE = 10
 _ZENITH_STEP = 10.0
 _MAX_BINS = 10_000
 _SHOWER_KEYS = ["obs_id", "event_id"]
@@ -365,7 +365,7 @@ def efficiency(
         Column or expression of event weights, such as those of another spectrum.
     energy_bins, zenith_bins : int, sequence of float or None, default=None
         Number of bins, with energy bins of equal width in the logarithm, or their edges in TeV and in deg; by default
-        five per decade, and bins of 10 deg.
+        ten per decade, and bins of 10 deg.
     confidence : float, default=0.6827
         Coverage probability of the intervals, by default that of one standard deviation.
     chunk_rows, n_jobs, verbose

@@ -562,7 +562,7 @@ def efficiency(
     energy: Annotated[str | None, typer.Option(help=_HELP["energy"], metavar="COLUMN")] = None,
     zenith: Annotated[str | None, typer.Option(help="The same for zenith distance, in deg.", metavar="COLUMN")] = None,
     weights: Annotated[str | None, typer.Option(help="Column or expression of weights.", metavar="COLUMN")] = None,
-    energy_bins: Annotated[Any, _bins_option("Bins of energy, or edges in TeV; by default five per decade.")] = None,
+    energy_bins: Annotated[Any, _bins_option("Bins of energy, or edges in TeV; by default ten per decade.")] = None,
     zenith_bins: Annotated[Any, _bins_option("Bins of zenith distance, or edges in deg; by default of 10 deg.")] = None,
     aeff: Annotated[list[Path] | None, typer.Option(help=_HELP["aeff"], metavar="FILES...")] = None,
     event_types: Annotated[
