@@ -139,9 +139,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "sentence"),
         [
-            ({"energy": "mc_energy"}, "energy needs a column of the simulated events: has no column 'mc_energy'"),
-            ({"energy": "import os"}, "energy is no column, and no expression of columns"),
-            ({"weights": "heavy"}, "weights needs a column"),
+            ({"energy": "mc_energy"}, "energy must be a column of the simulated events: has no column 'mc_energy'"),
+            ({"energy": "import os"}, "energy is neither a column nor an expression of columns"),
+            ({"weights": "heavy"}, "weights must be a column"),
             ({"weights": "0 * size - 1"}, "must be finite and non-negative"),
             ({"energy_bins": [2, 1]}, "energy_bins must be a number of bins, or ascending positive edges"),
             ({"energy_bins": [0, 1]}, "energy_bins must be a number of bins, or ascending positive edges"),
@@ -158,7 +158,7 @@ class TestRefusals:
     def test_files_without_truth_or_features(self, model_path, gammas, tmp_path):
         write_events(gammas.drop(columns=["true_energy", "true_alt"]), tmp_path / "nothing.csv")
         with pytest.raises(
-            ValueError, match="energy is needed: the simulated events have none of true_energy, mc_energy"
+            ValueError, match="energy is required: the simulated events have none of true_energy, mc_energy"
         ):
             efficiency(model_path, tmp_path / "nothing.csv")
         write_events(gammas.drop(columns="width"), tmp_path / "narrow.csv")
@@ -300,9 +300,9 @@ class TestCommand:
         assert run_command("efficiency", model_path, gamma_path, "--energy-bins", "a few") == 2
         assert run_command("efficiency", model_path, gamma_path, "--aeff", gamma_path) == 2
         assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing *") == 2
-        assert "--energy: is no column" in " ".join(capsys.readouterr().err.split())
+        assert "--energy: is neither a column" in " ".join(capsys.readouterr().err.split())
         assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing") == 1
-        assert "excess: --energy: needs a column of the simulated events" in capsys.readouterr().err
+        assert "excess: --energy: must be a column of the simulated events" in capsys.readouterr().err
         areas = ("--aeff", "a/run.fits", "--aeff", "b/run.fits", "-o", "out")
         assert run_command("efficiency", model_path, gamma_path, *areas) == 2
         assert "2 files are named run.fits" in " ".join(capsys.readouterr().err.split())
