@@ -339,16 +339,11 @@ def _signal_like(found: Detection) -> dict[str, BoolArray]:
     return chosen
 
 
-def _less_background_like(found: Detection) -> dict[str, BoolArray]:
-    """Return the events above the lowest scores, by their description in a sentence."""
-    names = {"are above the lowest fifth of scores": _LOWEST, "are above the median score": 0.5}
-    return {name: found.held_out & ~_background_like(found, share) for name, share in names.items()}
-
-
 def _check_rejected(found: Detection) -> WarningSign | None:
     """Check the rejected events: a deficit there means that more excess was selected than exists."""
-    worst = None
-    for what, mask in (_signal_like(found) | _less_background_like(found)).items():
+    worst, shares = None, {"are above the lowest fifth of scores": _LOWEST, "are above the median score": 0.5}
+    above = {name: found.held_out & ~_background_like(found, share) for name, share in shares.items()}
+    for what, mask in (_signal_like(found) | above).items():
         selected, rejected = found.count(mask), found.count(found.held_out & ~mask)
         limit = _LARGEST_DEFICIT if worst is None else worst[2].significance
         if selected.excess > 0 and rejected.significance < limit:

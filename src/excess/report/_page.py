@@ -555,14 +555,10 @@ def write_plots(
         if null_tests is not None and name in null_tests:
             wanted["null_test"] = partial(figures.plot_null_test, null_tests[name], detection=detection)
         for plot, draw in wanted.items():
-            written.append(folder / f"{_as_file_name(name)}_{plot}.{suffix}")
+            valid = re.sub(r"[^\w.-]", "_", name.lstrip("./"))  # the name of a model may be a path
+            written.append(folder / f"{valid}_{plot}.{suffix}")
             draw(path=written[-1])
     if simulation is not None and simulation.comparisons:
         written.append(folder / f"simulation_check.{suffix}")
         figures.plot_simulation_agreement(simulation, n_features=8, path=written[-1])
     return written
-
-
-def _as_file_name(name: str) -> str:
-    """Return the name of a model, which may be a path, without characters that are invalid in file names."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name.lstrip("./"))
