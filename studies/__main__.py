@@ -104,10 +104,6 @@ STUDIES = {
     "speed": Study(
         "Speed of the forest", "Fit and prediction compared with other libraries.", ("benchmarks/bench_forest.py",)
     ),
-    "scale": Study(
-        "Fits from chunks and on Dask", "The same model, byte for byte.", ("benchmarks/bench_scale.py", "--quick")
-    ),
-    "apply": Study("Applying a model", "Throughput and memory of excess apply.", ("benchmarks/bench_apply.py",)),
     "peers": Study(
         "Li & Ma in edge cases", "Values are exact where other packages differ.", ("studies.significance_peers",)
     ),

@@ -9,7 +9,19 @@ other five; "half" is a model that was trained on three nights and applied to th
 of four event types of all nights; "best cut" has the smallest error of the amplitude among the tuned cut and the cuts
 at the borders of the types, chosen in the same data; "no cut" are all events.
 
-Result of 2026-11-18 (commit 90ba1c9, ``--first 301 --with-energy``), where the reconstructed energy was a feature and
+Result of 2026-11-18 (commit 281ecd4, ``--first 401``), index and amplitude:
+
+                truth within errors    mean pull       error of half / own    error of best cut / own
+    no cut         17, 12 of 25      -0.04, -0.13          1.39, 1.15              0.82, 0.75
+    all nights     19, 18 of 25      -0.13, -0.19          1.55, 1.44              0.91, 0.94
+    half           17, 13 of 25       0.14, -0.36          1, 1                    0.60, 0.66
+    types          19, 14 of 25      -0.13, -0.28          1.82, 1.65              1.07, 1.08
+    best cut       19, 13 of 25      -0.12, -0.30          1.71, 1.53              1, 1
+
+Errors of mean pulls are 0.2 to 0.3; pulls of amplitudes without a cut have a standard deviation of 1.4, those of all
+nights of 0.9.
+
+With energy (2026-11-18, commit 90ba1c9, ``--first 301 --with-energy``), where the reconstructed energy was a feature and
 the efficiency had 5 bins per decade, index and amplitude:
 
                 truth within errors    mean pull       error of half / own    error of best cut / own
@@ -27,18 +39,6 @@ from 0 to 0.6 between 0.4 and 1 TeV, within a few bins: an exact efficiency leav
 migration: gammas whose energy is overestimated are selected more often, and the energy dispersion is that of all. Now
 there are 10 bins per decade (16 % and 7 %), and the tutorial has no energy among the features. A cut at a tenth of the
 largest area does not exclude these energies.
-
-Result of 2026-11-18 (commit 281ecd4, ``--first 401``), without the energy, the first 12 of 25 data sets; the others
-were not finished:
-
-    no cut          7, 4 of 12       -0.18, -0.43          1.45, 1.18              0.82, 0.75
-    all nights     10, 9 of 12       -0.09, -0.35          1.58, 1.45              0.90, 0.93
-    half            9, 4 of 12        0.13, -0.58          1, 1                    0.58, 0.65
-    types          10, 6 of 12       -0.13, -0.47          1.90, 1.70              1.08, 1.08
-    best cut        8, 6 of 12       -0.21, -0.59          1.76, 1.57              1, 1
-
-Errors of mean pulls are 0.3 (0.5 for the amplitude without a cut). No bias is seen, but 12 data sets are too few to
-state the coverage.
 """
 
 from __future__ import annotations
