@@ -21,8 +21,8 @@ Result of 2026-11-18 (commit 281ecd4, ``--first 401``), index and amplitude:
 Errors of mean pulls are 0.2 to 0.3; pulls of amplitudes without a cut have a standard deviation of 1.4, those of all
 nights of 0.9.
 
-With energy (2026-11-18, commit 90ba1c9, ``--first 301 --with-energy``), where the reconstructed energy was a feature and
-the efficiency had 5 bins per decade, index and amplitude:
+With energy (2026-11-18, commit 90ba1c9, ``--first 301 --with-energy``), where the reconstructed energy was a feature
+and the efficiency had 5 bins per decade, index and amplitude:
 
                 truth within errors    mean pull       error of half / own    error of best cut / own
     no cut         17, 18 of 25      -0.09, -0.05          1.24, 1.26              0.82, 0.79
