@@ -48,8 +48,8 @@ def trained(path):
 def showers(path, trained):
     """Mean scores by pandas, in the order of the events of the file."""
     images = read_events(path, [*KEYS, *CONFIG.columns_needed()])
-    judged = score_features(trained.model, to_features(images, CONFIG))
-    images = images.assign(score=judged.score, probability=judged.signal_probability, selected=judged.selected)
+    scored = score_features(trained.model, to_features(images, CONFIG))
+    images = images.assign(score=scored.score, probability=scored.signal_probability, selected=scored.selected)
     found = images.groupby(KEYS, sort=False).agg(
         score=("score", "mean"), probability=("probability", "mean"), any=("selected", "any"), n=("score", "count")
     )
@@ -92,7 +92,7 @@ def test_the_plugin_says_the_same(path, trained, showers, tmp_path):
 
     trained.save(tmp_path / "model")
     images = read_events(path, [*KEYS, "tel_id", *CONFIG.columns_needed()])
-    judged, telescopes = ExcessClassifier(make_subarray(3), load_path=tmp_path / "model").judge_showers(images)
-    np.testing.assert_array_equal(judged.selected, showers["selected"])
-    np.testing.assert_allclose(judged.score, showers["score"], rtol=1e-12)
+    scored, telescopes = ExcessClassifier(make_subarray(3), load_path=tmp_path / "model").score_showers(images)
+    np.testing.assert_array_equal(scored.selected, showers["selected"])
+    np.testing.assert_allclose(scored.score, showers["score"], rtol=1e-12)
     assert [len(own) for own in telescopes] == showers["n"].tolist()

@@ -219,7 +219,7 @@ def test_a_model_keeps_the_exposure_ratio_it_was_tuned_with(on_and_off, tmp_path
 
 def test_exposure_ratios_that_are_refused(on_and_off):
     on, off, alpha = on_and_off
-    with pytest.raises(ValueError, match="alpha must contain every group, but '20131103' is missing"):
+    with pytest.raises(ValueError, match="alpha must contain every group, but 20131103 is missing"):
         OnOffDataset.from_files(on, PLAIN, off=off, alpha={20131101: 1.0, 20131102: 0.5})
     with pytest.raises(ValueError, match="alpha by group requires groups"):
         OnOffDataset.from_files(on, PLAIN, off=off, alpha=alpha, groups="none")
@@ -240,7 +240,7 @@ def test_models_in_memory_are_applied(events, observation):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"models": ["forest", "forest"]}, "models hold 'forest' twice"),
+        ({"models": ["forest", "forest"]}, "models contain 'forest' twice"),
         ({"models": "forrest"}, "model must be one of .* did you mean 'forest'"),
         ({"models": [], "null_tests": True}, "null_tests requires a model to train"),
         ({"models": [], "permutations": 9}, "permutations requires a model to train"),

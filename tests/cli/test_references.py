@@ -219,7 +219,7 @@ class TestRefused:
             (("--reference", "empty"), 1, "values of features, empty are not missing"),
             (("--reference", "theta_deg"), 2, "it is the distance to the source"),
             (("--simulated", "gamma.hdf5"), 2, "requires two files, of simulated gammas and of protons"),
-            (("--simulated", "lacking.hdf5", "proton.hdf5"), 1, "lacking.hdf5: has no columns width, length, which"),
+            (("--simulated", "lacking.hdf5", "proton.hdf5"), 1, "lacking.hdf5: has no columns width, length, required"),
             (("--simulated", "gamma.hdf5", "absent.hdf5"), 1, "absent.hdf5: does not exist"),
             (("-m", "hybrid"), 2, "hybrid requires references: pass --simulated or --reference"),
         ],

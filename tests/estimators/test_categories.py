@@ -100,7 +100,7 @@ class TestCategories:
             excess.load(tmp_path / "model.excess")
 
     def test_what_takes_numbers_only(self, fitted):
-        with pytest.raises(TypeError, match="categories"):
+        with pytest.raises(TypeError, match="categorical features"):
             fitted.to_shap()
         X, on, _ = make_events(100)
         with pytest.raises(TypeError, match="categories"):

@@ -47,7 +47,7 @@ def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     if isinstance(estimator, (excess.OnOffTreeClassifier, excess.OnOffKMeansClassifier)):
         return {}
     failures = {"check_classifiers_train": "predict follows the tuned threshold, not a probability of 0.5"}
-    if getattr(getattr(estimator, "estimator", estimator), "min_samples_leaf", None) in (2, "auto"):
+    if getattr(getattr(estimator, "estimator", estimator), "min_samples_leaf", None) == 2:
         failures = {}  # its threshold happens to select the same events of that check
     if isinstance(estimator, excess.OnOffBinnedClassifier):
         failures["check_estimators_pickle"] = "it leaves out values of the column that makes the bins"

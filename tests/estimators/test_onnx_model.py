@@ -219,7 +219,7 @@ class TestInputs:
         np.testing.assert_array_equal(model.predict_proba(table), OnnxClassifier(content).predict_proba(events[0]))
         with pytest.raises(ValueError, match="feature names should match"):
             model.predict_proba(table[NAMES[::-1]])
-        with pytest.raises(ValueError, match=r"takes 4 features, but X has 3; .*: a, b, c, d"):
+        with pytest.raises(ValueError, match=r"requires 4 features, but X has 3; .*: a, b, c, d"):
             model.predict_proba(table[NAMES[:3]])
         with pytest.raises(ValueError, match="feature_names must be 4 different strings"):
             OnnxClassifier(content, feature_names=["a", "b", "c"])

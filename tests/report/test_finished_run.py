@@ -80,7 +80,7 @@ def test_files_that_hold_nothing_but_regions(table, tmp_path):
     for more in ((), ("--groups", "none")):
         folder = tmp_path / f"run{len(more)}"
         assert run_command("detect", tmp_path / "inside.csv", "-o", folder, "-m", "tree", *more, "--json") == 0
-        assert "the θ² plot ends at the cut" in (folder / "report.html").read_text(encoding="utf-8")
+        assert "The θ² plot ends at the cut" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_forward_without_groups_goes_by_time_or_draws_blocks(table, tmp_path, capsys):

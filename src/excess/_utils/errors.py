@@ -128,3 +128,8 @@ def first_line(error: BaseException) -> str:
     """Return the first line of the message of an exception, or its type."""
     text = (getattr(error, "strerror", None) or str(error)).strip()
     return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+
+
+def with_error(value: float, error: float, form: str = ",.1f", sign: str = "+-") -> str:
+    """Return a value and its error as text, both in the same form."""
+    return f"{value:{form}} {sign} {error:{form.lstrip('+')}}"

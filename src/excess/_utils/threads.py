@@ -101,11 +101,6 @@ def progress_bar(description: str, total: int | None, *, shown: bool) -> Iterato
         yield lambda steps: bar.advance(task, steps)
 
 
-def with_error(value: float, error: float, form: str = ",.1f", sign: str = "+-") -> str:
-    """Return a value and its error as text, both in the same form."""
-    return f"{value:{form}} {sign} {error:{form.lstrip('+')}}"
-
-
 _CELL = "padding: 0.2em 0.8em; white-space: nowrap; "
 
 

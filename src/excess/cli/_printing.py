@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from excess._utils.threads import with_error
+from excess._utils.errors import with_error
 
 if TYPE_CHECKING:
     from excess.analysis import Efficiency, Run

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._utils.checks import FloatArray
-from excess._utils.errors import EventFileError, MismatchError
-from excess._utils.threads import with_error
+from excess._utils.errors import EventFileError, MismatchError, with_error
 from excess.config._model import IntervalConfig
 from excess.dataset._dataset import OnOffDataset
 from excess.dataset._regions import expose_intervals, find_column, row_draws

@@ -14,7 +14,7 @@ from scipy.special import chdtrc, expit
 from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray, as_array, as_column, as_floats, check_same_length
-from excess._utils.threads import with_error
+from excess._utils.errors import with_error
 from excess.estimators._base import groups_are_apart
 from excess.stats._significance import BestOf, best_of
 

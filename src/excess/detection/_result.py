@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from excess._utils.checks import BoolArray, FloatArray, as_count, check_same_length, number_groups
-from excess._utils.threads import Row, html_table, with_error
+from excess._utils.errors import with_error
+from excess._utils.threads import Row, html_table
 from excess.detection._diagnostics import AlphaFit, Verdict, WarningSign, assess, fit_alpha
 from excess.detection._histograms import FeatureBinning, FeatureHistogram, SkyMap
 from excess.estimators._binned import TunedBin

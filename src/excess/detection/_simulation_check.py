@@ -13,7 +13,8 @@ from sklearn.utils import check_array
 
 from excess._utils import checks
 from excess._utils.checks import FloatArray
-from excess._utils.threads import map_threaded, n_threads, with_error
+from excess._utils.errors import with_error
+from excess._utils.threads import map_threaded, n_threads
 from excess.detection._cross_validation import Events, check_events, check_models, check_references, reseeded
 from excess.detection._histograms import choose_edges
 from excess.estimators._base import fit_part, fold_maker, score_events, takes_groups, with_alpha

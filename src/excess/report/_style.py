@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import FloatArray
 from excess._utils.errors import require
+from excess._utils.errors import with_error as _with_error
 from excess._utils.files import replacing
-from excess._utils.threads import with_error as _with_error
 from excess.detection._result import Detection
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from scipy.special import chdtrc, ndtr, ndtri
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.threads import with_error
+from excess._utils.errors import with_error
 from excess.stats import _kernels
 
 _MAX_FINE = 2000  # number of cells above which maxima and interval are searched with coarser ones and refined with all

@@ -22,7 +22,8 @@ from scipy.stats import chi2, norm
 
 from excess._utils import checks
 from excess._utils.checks import FloatArray
-from excess._utils.threads import Row, html_table, with_error
+from excess._utils.errors import with_error
+from excess._utils.threads import Row, html_table
 from excess.stats._likelihood import Cells, Curve
 
 _EPSILON = np.finfo(np.float64).eps
