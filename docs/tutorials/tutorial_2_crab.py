@@ -45,7 +45,7 @@ print(run.verdict)
 
 # %%
 # The energy alone adds little to a sample of selected gamma-like events; the gain is due to the directions. With image
-# parameters of all events, the gain is larger, as in `make demo`.
+# parameters of all events, the gain is larger, as in the demo.
 from excess.report import plot_theta_squared
 
 fig, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
