@@ -1,6 +1,6 @@
 """Descriptions of files, proposed configurations, and simulated observations."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -50,23 +50,18 @@ def info(
     # requested regions are either counted or rejected; the obstacle of a proposal already explains this
     required = bool(regions) and (proposal is None or proposal.obstacle is None)
     columns = tuple(name for name in found.columns if all(name in one.columns for one in every))
+    totals: dict[str, Any] = {name: [getattr(one, name) for one in every] for name in ("n_array_events", "n_images")}
     return {
         **{name: getattr(found, name) for name in ("format", "telescope", "data_level", "is_simulated")},
         "n_files": len(every),
         "n_events": sum(one.n_events for one in every),
-        **{name: _total(getattr(one, name) for one in every) for name in ("n_array_events", "n_images")},
+        **{name: None if None in own else sum(own) for name, own in totals.items()},
         **_runs_and_nights(given, columns),
         "columns": list(columns),
         **{name: list(getattr(found, name)) for name in ("derived", "telescope_columns")},
         "on_off": _on_off(given, columns, chosen, required=required),
         "assumed": None if proposal is None or proposal.usual else proposal.to_dict(),
     }
-
-
-def _total(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum of numbers; None if one is unknown."""
-    known = list(numbers)
-    return None if None in known else sum(number for number in known if number is not None)
 
 
 def _runs_and_nights(paths: list[Path], columns: tuple[str, ...]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def find_source(source: str) -> SourcePosition:
     if (known := _BY_KEY.get(_key(text))) is not None:
         return known
     words = text.replace(",", " ").split()
-    if len(words) == 6:  # sexagesimal, as in SIMBAD
+    if len(words) == 6 and not re.search("[hdms]", text):  # sexagesimal, as in SIMBAD
         words = [":".join(words[:3]), ":".join(words[3:])]
     position = _as_degrees(words)
     if position is None and words and words[0][0].isdigit() and re.search(r"\d[hd:]", " ".join(words)):

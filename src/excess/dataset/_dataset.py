@@ -364,7 +364,6 @@ class OnOffDataset:
         if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) == 2:
             parts = [_with_texts(part) for part in parts]
         alphas = np.concatenate([part.alphas for part in parts])
-        # angles to all regions are comparable if their number and size are the same
         cuts = {part.config.regions.theta_squared_cut for part in parts}
         parts = [_scale_theta(part, parts[0].config.regions.theta_squared_cut) for part in parts]
         same_number = len({part.regions.n_regions for part in parts}) == 1
@@ -373,6 +372,10 @@ class OnOffDataset:
         regions, _ = _regions.join_regions([part.regions for part in parts])
         if (exposure := regions.exposure) is not None:
             regions = replace(regions, exposure=exposure / (alphas * _regions.off_exposure(exposure))[:, np.newaxis])
+        shared = parts[0].config.regions
+        if any(part.config.regions.alpha_error != shared.alpha_error for part in parts):
+            shared = shared.model_copy(update={"alpha_error": None})
+            changes["config"] = parts[0].config.model_copy(update={"regions": shared})
         one_alpha = bool((alphas == alphas[0]).all())
         alpha = parts[0].alpha if one_alpha else float(alphas[regions.region > 0].mean())
         files = {f"{kind} of {name}": own.files[kind] for name, own in observations.items() for kind in own.files}
@@ -617,7 +620,7 @@ class OnOffDataset:
         few, most = self.regions.n_off_regions
         if self.theta is not None and few < most:
             parts.append(f"{few} to {most} Off regions, by pointing")
-        elif self.regions.exposure is not None and self.event_alpha is not None:
+        elif self.regions.exposure is not None and self.event_alpha is not None and self.observations is None:
             parts.append(f"alpha {self.event_alpha.min():.3g} to {self.event_alpha.max():.3g}, by offset and pointing")
         return "; ".join([*parts, *self.notes])
 

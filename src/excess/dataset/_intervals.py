@@ -22,7 +22,7 @@ _MAX_BEYOND = 10.0  # maximum number of expected events in the part of an interv
 _MAX_EVENTS = 5_000  # maximum number of Off events used to search for a dependence of features on the column
 _N_FOLDS = 3
 _DETERMINED = 0.5  # maximum fraction of the variance of the column that features may predict
-_Z_WARNING = 4.0
+_Z_WARNING, _MIN_PHASES = 4.0, 400
 _MIN_EVENTS = 100
 
 
@@ -57,7 +57,7 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
         turns -= turns.mean()
         correlation = float(np.vdot(turns[1:], turns[:-1]).real / np.vdot(turns, turns).real)
         # consecutive events with independent phases: a period is so short that all phases have the same exposure
-        if correlation < _Z_WARNING / len(turns) ** 0.5:
+        if len(turns) >= _MIN_PHASES and abs(correlation) < _Z_WARNING / len(turns) ** 0.5:
             settings, note = settings.model_copy(update={"alpha_error": 0.0}), f"{note}, exact for a short period"
     config = dataset.config.model_copy(update={"regions": settings})
     found_dataset = replace(dataset, regions=regions, event_alpha=None, config=config, notes=(*dataset.notes, note))

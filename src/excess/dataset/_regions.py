@@ -540,8 +540,8 @@ class Regions:
         counts = np.bincount(cells, minlength=n_groups * n_off).reshape(n_groups, n_off)
         exposure = np.ones_like(counts, dtype=np.float64)
         if self.exposure is not None:
-            sums = np.column_stack([np.bincount(number, one, n_groups) for one in self.exposure.T])
-            exposure = sums / np.maximum(np.bincount(number, minlength=n_groups), 1)[:, None]
+            shares = self.exposure[off] / off_exposure(self.exposure[off])[:, np.newaxis]
+            exposure = np.column_stack([np.bincount(number[off], one, n_groups) for one in shares.T])
         return alpha_error_of(counts, exposure)
 
     @property

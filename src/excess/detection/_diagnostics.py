@@ -294,15 +294,15 @@ def _check_totals(found: Detection) -> WarningSign | None:
 
 def _check_alpha(found: Detection) -> WarningSign | None:
     """Compare alpha with On/Off of the least signal-like events, including those beyond the cut on theta^2."""
-    angle, features = found.own_theta, max(found.contrasts.values())
-    if angle is None or found.core is None or found.core.all():
+    angle, features = found.own_theta, float(np.nanmax(list(found.contrasts.values())))
+    far = np.zeros(0, dtype=np.bool_) if angle is None else angle > _FAR * float(np.nanmax(angle))
+    if found.core is None or not far.any() or (far & found.core).any():  # no events far beyond the cut on theta^2
         quiet, leak = _background_like(found, _LOWEST), _LARGEST_LEAK
         if features < _REQUIRED_CONTRAST <= _inner_contrast(found):  # only angles show the source
             return None
     else:  # far from the centres of the regions, a source has few events even if features do not separate it
-        quiet, leak = _background_like(found) & (angle > _FAR * float(np.nanmax(angle))), _LARGEST_TAIL
+        quiet, leak = _background_like(found) & far, _LARGEST_TAIL
     counts, everything = found.count(quiet), found.uncut
-    # few source events are there, unless features do not reveal it; then angles may
     leaked = counts.excess * everything.n_off <= leak * everything.excess * counts.n_off
     if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
         return None

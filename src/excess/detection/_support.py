@@ -137,14 +137,16 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
 
 
 def _find_far(name: str, on: FloatArray, off: FloatArray) -> Iterator[_Sign]:
-    """Find On events far outside the range of many Off events."""
+    """Find On events far outside the range of many Off events, on a logarithmic scale if all values are positive."""
+    low, high = float(off[0]), float(off[-1])
+    if low > 0 and on[0] > 0:  # the tail of a hard spectrum extends beyond a softer one
+        on, off = np.log(on), np.log(off)
     margin = off[-1] - off[0]
     n_far = np.count_nonzero((on < off[0] - margin) | (on > off[-1] + margin))
     if len(off) < _MIN_RANGE or n_far < max(_MIN_ON, _FREQUENT / 2 * len(on)):
         return
     what = f"{n_far:,} On events ({100 * n_far / len(on):.1f} %) have values of feature {name!r} far outside the range"
-    why = f"of all Off events, {off[0]:.6g} to {off[-1]:.6g}, as in another unit. Process both alike, or exclude them."
-    # a single value, if there is one, is the more precise warning
+    why = f"of all Off events, {low:.6g} to {high:.6g}, as in another unit. Process both alike, or exclude them."
     yield _Sign("value-of-on", 0.0, f"{what} {why}", {"n_on": float(n_far), "n_off": 0.0})
 
 

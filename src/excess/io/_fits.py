@@ -699,7 +699,7 @@ _index_of = lru_cache(maxsize=8)(RunIndex)
 
 def _indices(path: Path) -> Iterator[RunIndex]:
     """Yield the indices that may list a run: of its folder, and of the folder above it."""
-    return (_index_of(folder) for folder in (path.parent, path.parent.parent) if (folder / HDU_INDEX).is_file())
+    return (_index_of(folder) for folder in list(_full(path).parents)[:2] if (folder / HDU_INDEX).is_file())
 
 
 def _rad_max_in(path: Path, hdus: Any, energy_unit: str) -> RadMax | None:
