@@ -22,11 +22,12 @@ are detected without a warning:
                                              are detected) and the Upsilon
     null, from 2000, 1,000 sets              no warning, no detection
 
-Limits were chosen on seeds from 0 and from 1000. A few per cent of On events with less charge, or in another unit within
-the range of Off, look like a source by all that features show. On a linear scale, other-unit had 2, but the tail of a
-hard spectrum of a strong source was a warning as well. On seeds from 1000, before On events far outside the range of Off were a warning (commit 2f45e4e):
-other-unit 13, less-charge 6, off-simulated 1, all others but the sideband 0. There, sideband-beyond-data had 5; with
-a fit of alpha that explains a large excess only above 5 sigma it has 0 on seeds from 1100 (commit 496beed).
+Limits were chosen on seeds from 0 and from 1000. A few per cent of On events with less charge, or in another unit
+within the range of Off, look like a source by all that features show. On a linear scale, other-unit had 2, but the
+tail of a hard spectrum of a strong source was a warning as well. On seeds from 1000, before On events far outside the
+range of Off were a warning (commit 2f45e4e): other-unit 13, less-charge 6, off-simulated 1, all others but the
+sideband 0. There, sideband-beyond-data had 5; with a fit of alpha that explains a large excess only above 5 sigma it
+has 0 on seeds from 1100 (commit 496beed).
 """
 
 from __future__ import annotations
