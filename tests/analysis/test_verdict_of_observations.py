@@ -27,3 +27,16 @@ def test_a_wrong_alpha_next_to_that_source_is_a_warning():
     verdict = detect(OnOffDataset.from_files(events[~lost], SHUFFLED), n_jobs=1).verdict
     assert verdict.status == "doubtful"
     assert "alpha" in [one.code for one in verdict.warnings]
+
+
+def test_missing_values_of_off_events_are_a_warning():
+    events, rng = simulate_observation(60_000, 300, random_state=1), np.random.default_rng(0)
+    off = events["theta_deg"] > 0.2
+    events.loc[off & (rng.random(len(events)) < 0.1), "width"] = np.nan
+    verdict = detect(OnOffDataset.from_files(events, SHUFFLED), n_jobs=1, null_tests=False).verdict
+    [sign] = [one for one in verdict.warnings if one.code == "missing-off"]
+    assert "Off events are rejected more often than On events: 0 On and" in sign.sentence
+    events.loc[rng.random(len(events)) < 0.1, "width"] = np.nan
+    events.loc[~off, "length"] = np.where(rng.random((~off).sum()) < 0.1, np.nan, events.loc[~off, "length"])
+    verdict = detect(OnOffDataset.from_files(events, SHUFFLED), n_jobs=1, null_tests=False).verdict
+    assert not [one for one in verdict.warnings if "rejected more often" in one.sentence]

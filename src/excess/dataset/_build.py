@@ -121,7 +121,7 @@ class Pipeline:
                 census.n_inside = len(table)
             regions = Regions(np.full(len(table), self.region), 2, 1.0)
         X, valid, _, census.missing = to_features(table, self.config)
-        regions = regions.take(valid)
+        census.n_cut_on, regions = int(np.count_nonzero(regions.on & ~valid)), regions.take(valid)
         census.n_on = int(np.count_nonzero(regions.on))
         census.n_off = len(regions.region) - census.n_on
         return OnOffDataset(

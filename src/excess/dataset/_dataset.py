@@ -22,14 +22,15 @@ from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_obse
 from excess.dataset import _regions
 from excess.dataset._leakage import check_rows
 from excess.dataset._regions import Regions
+from excess.detection._diagnostics import WarningSign
 from excess.detection._histograms import FeatureBinning, SkyMap, map_sky
 from excess.detection._result import Exposure
 from excess.estimators._binned import number_bins
 from excess.stats._direction import Direction
+from excess.stats._significance import OnOffCounts
 
 if TYPE_CHECKING:
     from excess.detection._result import Detection
-    from excess.stats._significance import OnOffCounts
 
 
 _MAX_NAMED = 4  # maximum number of columns listed for missing values
@@ -48,6 +49,7 @@ class Census:
     n_inside: int = 0
     n_on: int = 0
     n_off: int = 0
+    n_cut_on: int = 0  # of the On region, among those that are rejected
     n_overlapping: int = 0
     n_without_off: int = 0
     n_bad_time: int = 0
@@ -66,7 +68,7 @@ class Census:
 
     def add(self, other: Census) -> None:
         """Add the events of other files."""
-        for name in ("n_read", "n_inside", "n_on", "n_off", "n_overlapping", "n_without_off", "n_bad_time"):
+        for name in ("n_read", "n_inside", "n_on", "n_off", "n_cut_on", "n_overlapping", "n_without_off", "n_bad_time"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.reaches_source |= other.reaches_source
         self.missing = Counter(self.missing) + Counter(other.missing)
@@ -496,6 +498,14 @@ class OnOffDataset:
             nights=self.table["night"].to_numpy() if "night" in self.table else None,
             sky=sky,
         )
+        alpha = min(self.alpha, max(self.census.n_on, 1) / max(self.census.n_off, 1))
+        cut = OnOffCounts(self.census.n_cut_on, self.census.n_cut - self.census.n_cut_on, alpha)
+        if cut.significance < -5 and cut.n_on < 0.8 * cut.background:  # no source causes it
+            what = f"Off events are rejected more often than On events: {cut.n_on:,} On and {cut.n_off:,} Off events"
+            why = f"are rejected ({cut.significance:.1f} sigma; {self.census}). Check quality cuts and missing values."
+            found = replace(
+                found, findings=(*found.findings, WarningSign("missing-off", f"{what} {why}", cut.summary()))
+            )
         bins = self.config.bins
         return found if bins is None or self.bins is None else found.with_bins(bins.column, bins.edges, self.bins)
 

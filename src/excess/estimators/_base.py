@@ -381,7 +381,8 @@ def fold_maker(
         if cv is not None and cv > n_units:
             raise MismatchError("cv", f"must be at most the number of {unit}, {n_units}, got {cv}")
     if strategy == "forward":
-        folds = _forward_folds(labels, forward_blocks(on, groups, time, runs, cv)[0])
+        block, every = forward_blocks(on, groups, time, runs, cv)[0], np.arange(len(labels))
+        folds: list[Any] = [(every[block < one], every[block == one]) for one in range(int(block.max()) + 1)]
         return lambda given, seed: folds
     n_on = int(np.count_nonzero(on))
     if numbered and groups is None and min(n_on, len(labels) - n_on) < n_folds:
@@ -410,12 +411,6 @@ def fold_maker(
 
 
 N_BLOCKS = 20  # default number of consecutive blocks of a forward validation
-
-
-def _forward_folds(labels: NDArray[Any], block: NDArray[np.intp]) -> list[Any]:
-    """Return folds that train on all earlier blocks; the first block has no training events."""
-    every = np.arange(len(labels))
-    return [(every[block < later], every[block == later]) for later in range(int(block.max()) + 1)]
 
 
 def forward_blocks(

@@ -309,7 +309,9 @@ class ModelContent:
         rows = [Number("Permutation p-value", value, note)]
         value, note = "not made", "see excess detect --null-test; requires two Off regions"
         if self.null_test is not None:
-            value, note = f"{_null_text(self.null_test, statistic)} σ", "a search in each Off region"
+            found = [replace(outcome, statistic=statistic) for outcome in self.null_test.outcomes.values()]
+            known = ("-" if one.empty or np.isnan(one.significance) else f"{one.significance:.1f}" for one in found)
+            value, note = f"{', '.join(known)} σ", "a search in each Off region"
         return [*rows, Number("Null tests", value, note)]
 
     @property
@@ -388,12 +390,6 @@ def _known_text(template: str, *values: float) -> str:
 
 def _p_text(p_value: float) -> str:
     return f"{p_value:.2g}" if p_value > 1e-300 else "below 1e-300"
-
-
-def _null_text(null_test: NullTest, statistic: str) -> str:
-    """Return the significance in each Off region by one statistic; a dash if there is none."""
-    found = [replace(outcome, statistic=statistic) for outcome in null_test.outcomes.values()]
-    return ", ".join("-" if one.empty or np.isnan(one.significance) else f"{one.significance:.1f}" for one in found)
 
 
 def _tables(detection: Detection) -> list[Table]:
