@@ -24,6 +24,10 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+FIXED = {"splitter": "best", "min_samples_leaf": 20, "max_features": "sqrt"}
+"""One tree configuration: its trees are grown on the workers, where a choice among several fits into memory."""
+
+
 def workers_of(results):
     assert [number for number, _ in results] == list(range(len(results)))
     return {address for _, address in results}
@@ -66,9 +70,9 @@ def test_a_killed_or_frozen_worker_changes_nothing(events, tmp_path, cluster, cl
     cluster.add_workers(2)
     client.wait_for_workers(2, timeout=60)
     chunks = EventFiles(write_files(events, tmp_path), NAMES, "on") if source == "files" else cut(events, 6)
-    expected = model_bits(make_forest().fit(*events), tmp_path)
+    expected = model_bits(make_forest(**FIXED).fit(*events), tmp_path)
     executor = FaultyDask(client, cluster.workers[0], phase, number, sent)
-    assert model_bits(fit_forest(make_forest(), chunks, executor=executor), tmp_path) == expected
+    assert model_bits(fit_forest(make_forest(**FIXED), chunks, executor=executor), tmp_path) == expected
     assert executor.left <= 0
     assert len(client.nthreads()) == 1
 
@@ -79,7 +83,7 @@ def test_a_lost_scheduler_is_an_error(events, tmp_path, cluster, client, phase, 
     client.wait_for_workers(1, timeout=60)
     executor = FaultyDask(client, cluster.scheduler, phase, number, delay=0)
     with pytest.raises(DistributedError, match=f"scheduler at {cluster.address} was lost; nothing was written"):
-        fit_forest(make_forest(), EventFiles(write_files(events, tmp_path), NAMES, "on"), executor=executor)
+        fit_forest(make_forest(**FIXED), EventFiles(write_files(events, tmp_path), NAMES, "on"), executor=executor)
 
 
 def test_a_frozen_scheduler_is_an_error(cluster):
@@ -118,12 +122,12 @@ def test_workers_join_during_the_work(events, tmp_path, cluster, client):
     client.wait_for_workers(1, timeout=60)
     executor = Dask(client, max_moved=500)
     files = EventFiles(write_files(events, tmp_path), NAMES, "on", chunk_rows=500)
-    expected = model_bits(make_forest().fit(*events), tmp_path)
-    assert model_bits(fit_forest(make_forest(), files, executor=executor), tmp_path) == expected
+    expected = model_bits(make_forest(**FIXED).fit(*events), tmp_path)
+    assert model_bits(fit_forest(make_forest(**FIXED), files, executor=executor), tmp_path) == expected
     cluster.add_workers(1, n_threads=3)
     assert len(workers_of(executor.run(work, [(number, 0.5) for number in range(30)]))) == 2
     assert sorted(executor.threads) == [1, 3]
-    assert model_bits(fit_forest(make_forest(), files, executor=executor), tmp_path) == expected
+    assert model_bits(fit_forest(make_forest(**FIXED), files, executor=executor), tmp_path) == expected
     cluster.add_workers(1, version="0.0.1")
     with pytest.raises(DistributedError, match=r"excess 0\.0\.1, the caller"):
         executor.run(work, [(number, 0.5) for number in range(40)])
