@@ -17,8 +17,8 @@ Result of 2026-11-18 (commit e527815, --quick --events 600 --minutes 5 --seed 3,
 SIGKILL and 50 full disks over the five commands: 0 failures, no hang. The 82 SIGINT had no effect, because the study
 ran in the background of a shell, which ignores them; it now restores the handler, and SIGINT is to be repeated.
 
-Lost Dask workers and schedulers (``pytest -m campaign tests/out_of_core/test_dask_faults.py``, commit 2de0ebf): 14 tests
-pass on a machine with little other work; at a load of 7 to 16 on two cores, their time limits of 3 to 30 seconds fail.
+Lost Dask workers and schedulers (``pytest -m campaign tests/out_of_core/test_dask_faults.py``, commit 2de0ebf): 14
+tests pass on a machine with little other work; at a load of 7 to 16, their time limits of 3 to 30 seconds fail.
 
 Before (2026-11-18, commit 0f21dd6, --events 3000, seed 0, on a machine with twenty times more work than cores): cut off
 before its end, after 8 moments of each signal and 8 full disks of detect, 7 of train, apply and efficiency, and 6 of
