@@ -49,12 +49,12 @@ class Census:
     n_inside: int = 0
     n_on: int = 0
     n_off: int = 0
-    n_cut_on: int = 0  # of the On region, among those that are rejected
     n_overlapping: int = 0
     n_without_off: int = 0
     n_bad_time: int = 0
     reaches_source: bool = False
     missing: Mapping[str, int] = field(default_factory=dict)  # events in regions without a value, by column
+    n_cut_on: int = 0  # of the On region, among those that are rejected
 
     @property
     def n_outside(self) -> int:
