@@ -84,6 +84,14 @@ def test_values_for_missing_measurements_in_on_alone(column, value):
     assert codes(X, on) == []
 
 
+@pytest.mark.parametrize("value", [-999.0, np.nan])
+def test_a_positive_feature_that_no_on_event_has(value):
+    X, on, _ = make_events()
+    X[:, 2] = np.exp(X[:, 2])
+    X[on, 2] = value
+    assert "value-of-on" in codes(X, on)
+
+
 def test_another_unit_in_some_on_events():
     X, on, rng = make_events()
     X[on & (rng.random(len(on)) < 0.05), 2] *= 10

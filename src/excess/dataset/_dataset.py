@@ -22,7 +22,7 @@ from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_obse
 from excess.dataset import _regions
 from excess.dataset._leakage import check_rows
 from excess.dataset._regions import Regions
-from excess.detection._diagnostics import WarningSign
+from excess.detection._diagnostics import FAR, WarningSign
 from excess.detection._histograms import FeatureBinning, SkyMap, map_sky
 from excess.detection._result import Exposure
 from excess.estimators._binned import number_bins
@@ -606,7 +606,7 @@ class OnOffDataset:
         found, halo = self.regions.suggest_alpha_error(self.groups), self.halo
         if halo is None or halo.own_theta is None or found is None or self.regions.exposure is not None:
             return found
-        counts = halo.take(halo.own_theta > _FAR * halo.own_theta.max()).counts
+        counts = halo.take(halo.own_theta > FAR * halo.own_theta.max()).counts
         if min(counts.n_on, counts.n_off) == 0 or 0 < counts.excess < _LARGEST_TAIL * self.counts.excess:
             return found
         square, variance = (counts.n_on / counts.background - 1) ** 2, 1 / counts.n_on + 1 / counts.n_off
@@ -635,8 +635,7 @@ class OnOffDataset:
         return "; ".join([*parts, *self.notes])
 
 
-_FAR = 0.8  # angle, in units of the largest one of a halo, beyond which a point source has hardly any signal
-_LARGEST_TAIL = 0.2  # share of the excess of a source that may be beyond that angle
+_LARGEST_TAIL = 0.2  # share of the excess of a source that may be beyond `FAR`
 # arrays with one entry per event, in addition to regions and table
 _PER_EVENT = ("X", "groups", "theta", "own_theta", "event_alpha", "observations", "sky", "near", "core", "run")
 

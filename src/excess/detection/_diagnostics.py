@@ -38,7 +38,7 @@ _P_OF_VARIABILITY = 1e-3  # probability below which a source is reported as vari
 _LARGEST_FACTOR = 20.0  # maximum factor on alpha in the search for the alpha with the required significance
 _LOWEST = 0.2  # fraction of the events with the lowest scores
 _LARGEST_TAIL = 0.13  # the same for events far from the centres of their regions
-_FAR = 0.8  # minimum angle to the centre of a region, relative to the largest one, of events beyond a point source
+FAR = 0.8  # minimum angle to the centre of a region, relative to the largest one, of events beyond a point source
 _LARGEST_DEVIATION = 4.0  # between the given alpha and the alpha of the least signal-like events, in sigma
 _LARGEST_LEAK = 0.3  # maximum excess per Off event there, relative to all events, that a source explains
 _MAX_CELLS = 40  # maximum number of groups compared; neighbours are merged beyond
@@ -295,7 +295,7 @@ def _check_totals(found: Detection) -> WarningSign | None:
 def _check_alpha(found: Detection) -> WarningSign | None:
     """Compare alpha with On/Off of the least signal-like events, including those beyond the cut on theta^2."""
     angle, features = found.own_theta, float(np.nanmax(list(found.contrasts.values())))
-    far = np.zeros(0, dtype=np.bool_) if angle is None else angle > _FAR * float(np.nanmax(angle))
+    far = np.zeros(0, dtype=np.bool_) if angle is None else angle > FAR * float(np.nanmax(angle))
     if found.core is None or not far.any() or (far & found.core).any():  # no events far beyond the cut on theta^2
         quiet, leak = _background_like(found, _LOWEST), _LARGEST_LEAK
         if features < _REQUIRED_CONTRAST <= _inner_contrast(found):  # only angles show the source

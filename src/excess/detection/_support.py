@@ -139,7 +139,7 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
 def _find_far(name: str, on: FloatArray, off: FloatArray) -> Iterator[_Sign]:
     """Find On events far outside the range of many Off events, on a logarithmic scale if all values are positive."""
     low, high = float(off[0]), float(off[-1])
-    if low > 0 and on[0] > 0:  # the tail of a hard spectrum extends beyond a softer one
+    if low > 0 and (on > 0).all():  # the tail of a hard spectrum extends beyond a softer one
         on, off = np.log(on), np.log(off)
     margin = off[-1] - off[0]
     n_far = np.count_nonzero((on < off[0] - margin) | (on > off[-1] + margin))
