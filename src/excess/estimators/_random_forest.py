@@ -37,7 +37,7 @@ ASSESSING_TREES = 60  # of each member that assesses features: a feature adds li
 N_CELLS = 1 << 16  # cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood
 _STEPS = 1024  # steps of an event in which the weights of events are counted in these cells
 _TEMPERATURE = 8.0  # a member whose log-likelihood of the labels is smaller by so much has 1/e of the weight
-_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25  # in log-likelihood, to leave out features, and for each of them
+_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25  # in log-likelihood, to try small leaves or omit features, and for each
 CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000  # events on which is chosen, also where the signal is weak
 BAG_EVENTS = 50_000  # a tree sees the geometric mean of this number and that of all events, if that is more
 MAX_LEAVES = 2048  # of a tree of a chosen member
@@ -67,7 +67,7 @@ MEMBERS = (
     Member("random", 20, None),
     Member("random", 60, None),
     Member("random", 160, None),
-    # tried where the next larger leaves are better than those of two to four times their size
+    # tried where the next larger leaves are clearly better than those of two to four times their size
     Member("best", 10, "sqrt"),
     Member("best", 3, "sqrt"),
     Member("best", 10, 0.5),
@@ -285,11 +285,11 @@ class ForestPlan:
 
         try_some([number for family in alike.values() for number in family[:2]])
         families = list(alike.values())
-        for place in range(2, max(map(len, families))):  # clearly smaller leaves, as long as that is better
-            families = [
-                own for own in families if len(own) > place and sizes[own[place]] <= sizes[own[place - 1]] / 1.5
-            ]
-            families = [own for own in families if likelihood[own[place - 1]] > likelihood[own[place - 2]]]
+        for place in range(2, max(map(len, families))):  # clearly smaller leaves, as long as that is clearly better
+            families = [own for own in families if len(own) > place]
+            families = [own for own in families if sizes[own[place]] <= sizes[own[place - 1]] / 1.5]
+            gains = [likelihood[own[place - 1]] - likelihood[own[place - 2]] for own in families]
+            families = [own for own, gain in zip(families, gains, strict=True) if gain > _LEAST_GAIN]
             if families:
                 try_some([own[place] for own in families])
         tick(n * (len(self.members) - len(grown)))
