@@ -4,14 +4,16 @@
     python -m studies verdicts speed        run some of them
     python -m studies --page                write the page from the results that are there
 
-The output of a study is stored in ``studies/results`` with date, commit, version and command. A study that was not run
-this way is shown with the dated result in its docstring.
+Studies of real data expect the folder of these data in the environment variable EXCESS_DATA, and are left out without
+it. The output of a study is stored in ``studies/results`` with date, commit, version and command. A study that was not
+run this way is shown with the dated result in its docstring.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import os
 import subprocess
 import sys
 from datetime import date
@@ -25,6 +27,7 @@ import excess
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "studies" / "results"
 PAGE = ROOT / "docs" / "validation.md"
+DATA = "$EXCESS_DATA"
 
 
 class Study(NamedTuple):
@@ -33,19 +36,26 @@ class Study(NamedTuple):
     heading: str
     claim: str
     command: tuple[str, ...]
+    needs: str = ""  # data that are not named in the command
 
     @property
     def script(self) -> Path:
         """The file of the script."""
         name = self.command[0]
-        return ROOT / (name if name.endswith(".py") else f"{name.replace('.', '/')}.py")
+        path = ROOT / (name if name.endswith(".py") else f"{name.replace('.', '/')}.py")
+        return path if path.is_file() else path.with_suffix("") / "__main__.py"
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the data of the study are available."""
+        return "EXCESS_DATA" in os.environ or not any(DATA in word for word in (*self.command, self.needs))
 
 
 STUDIES = {
     "quoted": Study(
         "Quoted significance",
         "Forward and pooled significances of simulated and real observations.",
-        ("studies.quoted_significance", "--seeds", "30", "40"),
+        ("studies.quoted_significance", "--seeds", "30", "40", "--crab", f"{DATA}/fact/joint-crab"),
     ),
     "verdicts": Study(
         "Null distribution and verdicts",
@@ -55,7 +65,7 @@ STUDIES = {
     "misuse": Study(
         "Wrong input",
         "Wrong input is not reported as a detection without a warning; correct input has no warning.",
-        ("studies.misuse", "--first", "1100", "--n", "20"),
+        ("studies.misuse", "--first", "1100", "--n", "20", "--data", DATA),
     ),
     "learning": Study(
         "Learning curve",
@@ -76,6 +86,7 @@ STUDIES = {
         "Intervals of phase and mass",
         "A pulsar and the Upsilon, with labels by phase and by mass.",
         ("studies.intervals",),
+        DATA,
     ),
     "scan": Study(
         "Scans",
@@ -94,12 +105,24 @@ STUDIES = {
         ("studies.simulation_check",),
     ),
     "noise": Study(
-        "Uninformative features", "The forest eliminates uninformative features.", ("studies.noise_features",)
+        "Uninformative features",
+        "The forest eliminates uninformative features.",
+        ("studies.noise_features", "--data", DATA),
     ),
     "quality": Study(
         "Quality of the forest",
         "Average precision and F1 on clean labels, compared with scikit-learn.",
-        ("studies.forest_quality",),
+        ("studies.forest_quality", "--data", DATA, "--first", "80"),
+    ),
+    "levels": Study(
+        "Levels of label noise",
+        "F1 at six noise levels, compared with a random forest and published values.",
+        ("studies.noise_levels", "--data", f"{DATA}/imblearn", "--first", "30"),
+    ),
+    "paper": Study(
+        "Tables of the paper",
+        "F1 on the ten imbalanced sets, and the significance of a simulated Crab observation.",
+        ("studies.paper", "all", "--data", DATA),
     ),
     "speed": Study(
         "Speed of the forest", "Fit and prediction compared with other libraries.", ("benchmarks/bench_forest.py",)
@@ -121,7 +144,8 @@ def run(name: str) -> int:
     command = STUDIES[name].command
     how = [command[0]] if command[0].endswith(".py") else ["-m", command[0]]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
-    done = subprocess.run([sys.executable, *how, *command[1:]], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    words = [os.path.expandvars(word) for word in command[1:]]
+    done = subprocess.run([sys.executable, *how, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode == 0:
         RESULTS.mkdir(exist_ok=True)
         head = f"{date.today()}, version {excess.__version__}, commit {commit.strip()}"
@@ -164,7 +188,11 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[*STUDIES, []], help="studies to run, by default all")
     parser.add_argument("--page", action="store_true", help="run nothing, write the page only")
     given = parser.parse_args()
-    failed = [] if given.page else [name for name in given.names or STUDIES if run(name)]
+    names = [] if given.page else given.names or list(STUDIES)
+    for name in names:
+        if not STUDIES[name].is_possible:
+            print(f"{name} is left out: it requires a folder of data in EXCESS_DATA", file=sys.stderr)
+    failed = [name for name in names if STUDIES[name].is_possible and run(name)]
     write_page()
     for name in failed:
         print(f"{name} has failed", file=sys.stderr)

@@ -33,13 +33,13 @@ FEATURES = ("dimu_pt", "dimu_eta", "n_muons", "n_jets", "mu0_ip3d", "mu1_ip3d", 
 """Features that do not determine the mass, which defines On and Off."""
 
 
-def simulated(n_seeds: int) -> None:
+def simulated(first: int, n_seeds: int) -> None:
     """Print both statistics of every simulated observation, one night held out at a time, and forward."""
     labelled = simulate_labelled(N_LABELLED, N_LABELLED, random_state=10_000)
     models = {"forest": OnOffForestClassifier(n_jobs=-1, random_state=0)}
     rows = []
     print("seed   no cut   forest: cut  likelihood   forward: cut  likelihood   supervised: cut  likelihood")
-    for seed in range(n_seeds):
+    for seed in range(first, first + n_seeds):
         seen = OnOffDataset.from_files(simulate_observation(random_state=seed), nearby=False)
         if "supervised" not in models:
             X = labelled[list(seen.names)].to_numpy()
@@ -75,8 +75,9 @@ def dimuons(path: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10, help="number of simulated observations")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first one")
     parser.add_argument("--data", type=Path, help="folder that has cms/upsilon.npz")
     given = parser.parse_args()
-    simulated(given.seeds)
+    simulated(given.first, given.seeds)
     if given.data is not None:
         dimuons(given.data / "cms" / "upsilon.npz")

@@ -227,8 +227,7 @@ def make_intervals(on: Any, off: Any, alpha: Any = None) -> IntervalConfig:
             raise known from error
         if problem["loc"][:1] == ("column",):
             raise ArgumentError("on", f'must begin with a column, as in "mass 9.3:9.6", got {on!r}') from error
-        where = str(problem["loc"][0]) if problem["loc"] else "on"
-        raise ArgumentError(where, f"is wrong: {describe_error(problem)}") from error
+        raise ArgumentError(str((*problem["loc"], "on")[0]), f"is wrong: {describe_error(problem)}") from error
 
 
 def _parse_exclusion(given: Any) -> Any:
@@ -244,11 +243,9 @@ def _check_number(given: Any) -> Any:
     if given == AUTO:
         return given
     if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError(f"input should be a valid integer, or auto; got {given!r:.60}")  # noqa: TRY004, for pydantic
-    if given < 2:
-        raise ValueError("input should be greater than or equal to 2: the On region, and at least one Off region")
-    if given > MOST_REGIONS:
-        raise ValueError(f"input should be less than or equal to {MOST_REGIONS}: one for each degree of a circle")
+        raise ValueError(f"must be an integer or auto, got {given!r:.60}")  # noqa: TRY004, for pydantic
+    if not 2 <= given <= MOST_REGIONS:
+        raise ValueError(f"must be 2 (the On region and one Off region) to {MOST_REGIONS}, got {given}")
     return given
 
 
@@ -390,7 +387,7 @@ class BinConfig(Settings):
                 return cls(column=column, n_bins=int(numbers[0]))
             return cls(column=column, edges=tuple(numbers))
         except ValidationError as error:
-            raise ValueError(f"cannot be {text!r}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
+            raise ValueError(f"cannot be {text!r}: {message_of(error.errors()[0])}") from error
         except (ValueError, OverflowError) as error:
             problem = "must be a column with edges or a number of bins, such as energy:1,5"
             raise ValueError(f"{problem}, got {text!r}") from error
@@ -626,9 +623,15 @@ def describe_error(error: Any, known: Iterable[str] | None = None) -> str:
     if error["type"] == "extra_forbidden":
         known = _settings_at(error["loc"]).model_fields if known is None else known
         return f"unknown key {key!r}; {nearest(str(error['loc'][-1]), known)}"
-    message = error["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    return f"{key}: {message}" if key else message
+    return f"{key}: {message_of(error)}" if key else message_of(error)
+
+
+def message_of(error: Any) -> str:
+    """Return the message of an error of pydantic, worded like other messages."""
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    message = message.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
+    message += f", got {error['input']!r:.60}" if message.startswith("must be") and "got" not in message else ""
+    return message[0].lower() + message[1:]
 
 
 _Ratio = Annotated[float, Field(gt=0)]
@@ -759,7 +762,6 @@ def convert_errors(argument: str, prefix: str = "") -> Iterator[None]:
     """Convert a ValueError to an ArgumentError, without the multi-line messages of pydantic."""
     try:
         yield
-    except ValidationError as error:
-        raise ArgumentError(argument, prefix + error.errors()[0]["msg"].removeprefix("Value error, ")) from error
     except ValueError as error:
-        raise ArgumentError(argument, f"{prefix}{error}") from error
+        message = message_of(error.errors()[0]) if isinstance(error, ValidationError) else str(error)
+        raise ArgumentError(argument, prefix + message) from error

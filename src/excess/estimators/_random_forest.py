@@ -286,10 +286,11 @@ class ForestPlan:
         try_some([number for family in alike.values() for number in family[:2]])
         families = list(alike.values())
         for place in range(2, max(map(len, families))):  # clearly smaller leaves, as long as that is clearly better
-            families = [own for own in families if len(own) > place]
-            families = [own for own in families if sizes[own[place]] <= sizes[own[place - 1]] / 1.5]
-            gains = [likelihood[own[place - 1]] - likelihood[own[place - 2]] for own in families]
-            families = [own for own, gain in zip(families, gains, strict=True) if gain > _LEAST_GAIN]
+            families = [
+                own for own in families if len(own) > place and 1.5 * sizes[own[place]] <= sizes[own[place - 1]]
+            ]
+            least = {own[place]: likelihood[own[place - 2]] + _LEAST_GAIN for own in families}
+            families = [own for own in families if likelihood[own[place - 1]] > least[own[place]]]
             if families:
                 try_some([own[place] for own in families])
         tick(n * (len(self.members) - len(grown)))
