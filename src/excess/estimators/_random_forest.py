@@ -284,15 +284,12 @@ class ForestPlan:
             likelihood.update(zip(numbers, (whole + (1 - n / self.n_trees) * (whole - halves)).tolist(), strict=True))
 
         try_some([number for family in alike.values() for number in family[:2]])
-        families = list(alike.values())
-        for place in range(2, max(map(len, families))):  # clearly smaller leaves, as long as that is clearly better
-            families = [
-                own for own in families if len(own) > place and 1.5 * sizes[own[place]] <= sizes[own[place - 1]]
-            ]
-            least = {own[place]: likelihood[own[place - 2]] + _LEAST_GAIN for own in families}
-            families = [own for own in families if likelihood[own[place - 1]] > least[own[place]]]
-            if families:
-                try_some([own[place] for own in families])
+        tried = list(alike.values())
+        for place in range(2, max(map(len, tried))):  # clearly smaller leaves, as long as that is clearly better
+            tried = [own for own in tried if len(own) > place and 1.5 * sizes[own[place]] <= sizes[own[place - 1]]]
+            tried = [own for own in tried if likelihood[own[place - 1]] > likelihood[own[place - 2]] + _LEAST_GAIN]
+            if tried:
+                try_some([own[place] for own in tried])
         tick(n * (len(self.members) - len(grown)))
         return likelihood
 
