@@ -14,9 +14,10 @@ Result of 2026-11-18 (commit 1845fd2), seeds 30 to 39 and joint-crab, all detect
     joint-crab, reflected     19.16     18.78    21.34     21.37
     joint-crab, ring          19.89     18.04    19.79     20.01
 
-With small leaves in more forests (commit 07f2b7d): cut 18.24, pooled 23.56, forward 21.60. With an earlier weighting of tree configurations (commit d9a8158): cut 17.9, pooled 23.46, forward 21.63; differences
-are known to 0.1. With forests that trained on events beyond the cut on theta^2 only where the out-of-bag likelihood
-inside improved (commit 9be42e1): pooled 23.17, forward 21.13.
+With small leaves in more forests (commit 07f2b7d): cut 18.24, pooled 23.56, forward 21.60. With an earlier weighting
+of tree configurations (commit d9a8158): cut 17.9, pooled 23.46, forward 21.63; differences are known to 0.1. With
+forests that trained on events beyond the cut on theta^2 only where the out-of-bag likelihood inside improved
+(commit 9be42e1): pooled 23.17, forward 21.13.
 
 joint-crab (commit e6ab1e3): reflected regions no cut 19.16, pooled 21.34, forward 21.38; ring no cut 19.89, pooled
 19.73, forward 19.99; all detected. With the runs of one wobble position as On and the others as Off (commit 9be42e1),
