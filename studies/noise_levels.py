@@ -8,7 +8,16 @@ is compared with scikit-learn's random forest, whose threshold is tuned on score
 by Menon's rule with a known p_minus (``THRESHOLD_METHODS``). F1 is that of the clean test labels. DIR has
 imbalanced-learn's files, see ``studies/paper/data.py``; 17 of the 27 sets of pkccn are not among them.
 
-Result of 2026-11-18 (commit 0000000), ``--first 30``: pending
+Result of 2026-11-18 (commit 1845fd2), ``--first 30``, two splits of nine sets; the last three columns are the published
+means of ten splits with other random forests:
+
+    p_minus, p_plus  excess  RF significance  RF Menon    Li & Ma  Menon  both rates known
+    0.5, 0.1          0.627            0.595     0.608      0.631  0.638             0.639
+    0.5, 0.25         0.522            0.434     0.420      0.534  0.547             0.548
+    0.2, 0.2          0.667            0.642     0.653      0.671  0.680             0.684
+    0.4, 0.4          0.453            0.309     0.307      0.437  0.467             0.469
+    0.1, 0.3          0.682            0.660     0.666      0.673  0.684             0.688
+    0.3, 0.1          0.668            0.640     0.654      0.669  0.674             0.679
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ it. There is no source. A forest searches for one with the exposure ratio of eac
 significances, the shares beyond 1.645 (nominal 0.05) and 2.33 (nominal 0.01) with their binomial errors, and how often
 the warning about the ratio of On to Off by group was given.
 
-Result of 2026-11-17 (commit 5737f51), mean, standard deviation, above 1.645 and above 2.33; On 761, Off 3,794:
+Result of 2026-11-18 (commit 1845fd2), mean, standard deviation, above 1.645 and above 2.33; On 761, Off 3,794:
 
-    per run  forward likelihood  0.03 0.97 0.040 0.005        one  forward likelihood -0.23 1.21 0.060 0.010
-    per run  forward cut         0.03 1.03 0.070 0.010        one  forward cut        -0.27 1.23 0.075 0.020
-    per run  pooled likelihood   0.05 1.11 0.080 0.015        one  pooled likelihood  -0.04 1.20 0.110 0.030
+    per run  forward likelihood -0.08 1.00 0.040 0.010        one  forward likelihood  0.20 1.01 0.060 0.010
+    per run  forward cut        -0.12 0.88 0.025 0.000        one  forward cut         0.01 1.21 0.095 0.015
+    per run  pooled likelihood   0.07 1.12 0.100 0.020        one  pooled likelihood   0.03 1.16 0.090 0.035
     per run  pooled cut          0.03 0.99 0.065 0.015        one  pooled cut         -0.19 1.22 0.070 0.030
-    warnings: per run 0 of 200, one 35 of 200
+    warnings: per run 0 of 200, one 12 of 200
 """
 
 from __future__ import annotations

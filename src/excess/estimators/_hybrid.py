@@ -96,7 +96,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     >>> model = OnOffHybridClassifier({"simulation": simulated}, alpha=1 / 5, random_state=0)
     >>> model = model.fit(X[2000:4000], on[2000:4000])
     >>> {name: round(weight, 2) for name, weight in model.reference_weights_.items()}
-    {'simulation': 0.07, 'On/Off with references': 0.37, 'On/Off': 0.56}
+    {'simulation': 0.1, 'On/Off with references': 0.12, 'On/Off': 0.78}
     """
 
     _in_state = ("references", "estimator", "trained_on")
