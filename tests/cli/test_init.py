@@ -77,7 +77,7 @@ def runs(tmp_path_factory):
 def test_two_commands_from_event_lists_to_a_detection(runs, tmp_path, capsys):
     assert run("init", *runs, "-o", tmp_path / "my.yaml") == 0
     text = said(capsys)
-    assert "3 files, FITS event list of H.E.S.S., taken as H.E.S.S. event list" in text
+    assert "3 files, FITS event list of H.E.S.S., preset: H.E.S.S. event list" in text
     assert "Features: energy, multip, hil_msw" in text
     assert "as many regions as fit around Crab, named in the files, theta^2 < 0.0125; groups: night" in text
     assert "for --reference: gammaness" in text
@@ -98,7 +98,7 @@ def test_two_commands_from_event_lists_to_a_detection(runs, tmp_path, capsys):
 def test_what_is_assumed_is_said_in_three_lines(runs, tmp_path, capsys):
     assert run("train", *runs, "-m", "tree", "-o", tmp_path / "model", "--exclude", "multip") == 0
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "No -c given; assuming: 3 files, FITS event list of H.E.S.S., taken as H.E.S.S. event list"
+    assert lines[0] == "No -c given; assuming: 3 files, FITS event list of H.E.S.S., preset: H.E.S.S. event list"
     assert lines[1].startswith("Features: energy, hil_msw; ")
     assert lines[2].startswith("On and Off: as many regions as fit around Crab")
     assert "events read" in lines[3]
@@ -337,7 +337,7 @@ def test_two_commands_from_a_ctapipe_file_to_a_detection(ctapipe_runs, tmp_path,
     path = ctapipe_runs / "observed.dl2.h5"
     assert run("init", path, "--source", "Crab", "-o", tmp_path / "my.yaml") == 0
     text = said(capsys)
-    assert "taken as ctapipe" in text
+    assert "preset: ctapipe" in text
     assert "as many regions as fit around Crab, theta^2 < 0.02; groups: night" in text
     assert "for --reference: Classifier_prediction" in text
     config = load_config(tmp_path / "my.yaml")
@@ -402,7 +402,7 @@ def lstchain_run(tmp_path_factory):
 def test_two_commands_from_an_lstchain_file_to_a_detection(lstchain_run, tmp_path, capsys):
     assert run("init", lstchain_run, "--source", "Crab", "-o", tmp_path / "my.yaml") == 0
     text = said(capsys)
-    assert "lstchain HDF5 DL2 of LST-1, taken as lstchain" in text
+    assert "lstchain HDF5 DL2 of LST-1, preset: lstchain" in text
     assert "as many regions as fit around Crab, theta^2 < 0.04; groups: night" in text
     assert "for --reference: gammaness" in text
     config = load_config(tmp_path / "my.yaml")
@@ -422,7 +422,7 @@ def test_arrays_that_see_the_sky_drift_need_no_pointing(telescope, preset, tmp_p
     path = write_run(tmp_path / "map.fits", source=CRAB, columns=("ENERGY", "MULTIP"), **away)
     assert run("detect", path, "--source", "Crab", "-m", "tree", "--no-null-test", "-o", tmp_path / "out") == 0
     text = said(capsys)
-    assert f"taken as {preset}" in text
+    assert f"preset: {preset}" in text
     assert "6 regions of same declination around Crab, theta^2 < 0.25" in text
     assert load_config(tmp_path / "out" / "config.yaml").regions.method == "same_declination"
 

@@ -276,7 +276,7 @@ def _assumed_rows(assumed: dict[str, Any] | None) -> dict[str, str]:
     if assumed is None:
         return {}
     features = [] if assumed["config"] is None else assumed["config"]["features"]
-    rows = {"telescope": assumed["telescope"], "taken as": assumed["preset"]}
+    rows = {"telescope": assumed["telescope"], "preset": assumed["preset"]}
     rows |= {"features": ", ".join(features) or "none", "other scores": ", ".join(assumed["references"])}
     rows |= {"energy": assumed["energy"], "On and Off": assumed["on_off"], "groups": assumed["groups"]}
     return {name: value for name, value in {**rows, "no detection": assumed["obstacle"]}.items() if value}

@@ -385,7 +385,7 @@ class Proposal:
         """Short description of the files."""
         where = f" of {self.telescope}" if self.telescope else ""
         number = f"{self.n_files:,} files, " if self.n_files > 1 else ""
-        return f"{number}{self.format}{where}, taken as {self.preset}"
+        return f"{number}{self.format}{where}, preset: {self.preset}"
 
     def with_features_of(self, other: AnalysisConfig) -> AnalysisConfig:
         """Return the features and cuts of another configuration, with the groups and regions of the files."""
