@@ -98,7 +98,7 @@ def test_the_command_line_prints_bins(events, tmp_path, capsys):
         ("size:", "must be a column with edges"),
         ("size:a,b", "must be a column with edges"),
         ("size:5,1", "edges must be ascending"),
-        ("size:1", "greater than or equal to 2"),
+        ("size:1", "n_bins: must be at least 2, got 1"),
         (":1,2", "at least 1 character"),
         ("size:nan,2", "finite"),
         ("theta_deg:0.1,0.2", "encodes where an event came from"),

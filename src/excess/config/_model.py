@@ -387,7 +387,7 @@ class BinConfig(Settings):
                 return cls(column=column, n_bins=int(numbers[0]))
             return cls(column=column, edges=tuple(numbers))
         except ValidationError as error:
-            raise ValueError(f"cannot be {text!r}: {message_of(error.errors()[0])}") from error
+            raise ValueError(f"cannot be {text!r}: {describe_error(error.errors()[0])}") from error
         except (ValueError, OverflowError) as error:
             problem = "must be a column with edges or a number of bins, such as energy:1,5"
             raise ValueError(f"{problem}, got {text!r}") from error
