@@ -223,3 +223,11 @@ def test_a_verdict_states_the_model_that_it_is_about():
     assert "This verdict refers to tree, the first of 2 models." in first.sentence
     assert "after a correction for 2 trials" in first.sentence
     assert "first of 2 models" not in second.sentence
+
+
+def test_functions_of_one_feature_are_no_copies():
+    rng = np.random.default_rng(0)
+    on = np.repeat([True, False], [618, 1108])
+    x = rng.exponential(size=len(on))
+    for other in (np.log10(x), -(x**2)):
+        assert codes(np.column_stack([x, other]), on) == []
