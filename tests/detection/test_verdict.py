@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from excess import NullTest, OnOffTreeClassifier, assess, cross_val_detect, null_test
+from excess.dataset import OnOffDataset, simulate_observation
 from excess.detection import Outcome, assess_models
 from excess.detection._diagnostics import STATUSES
 from excess.stats._likelihood import OnOffLikelihood
@@ -273,3 +274,11 @@ def test_a_verdict_states_how_wrong_alpha_would_have_to_be():
     )
     found = [float(re.search(r"would have to be (\d+) % larger", text).group(1)) for text in (weak, strong)]
     assert 5 < found[0] < found[1]
+
+
+def test_a_source_that_only_angles_show_is_no_wrong_alpha():
+    seen = OnOffDataset.from_files(simulate_observation(60_000, 2500, random_state=0), nearby=False)
+    noise = np.random.default_rng(0).normal(size=seen.X.shape)
+    tree, shared = OnOffTreeClassifier(max_depth=3), {"alpha": seen.alpha, "groups": seen.groups}
+    found = seen.annotate(cross_val_detect(tree, noise, seen.on, direction=seen.direction, **shared))
+    assert assess(found).warnings == ()

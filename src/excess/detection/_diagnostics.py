@@ -165,7 +165,7 @@ def _describe_learning(detection: Detection) -> str:
     gain, error = detection.significance - uncut, _improvement_error(detection)
     if gain > _REQUIRED_IMPROVEMENT * error:
         return ", and the classifier learned it from these labels."
-    difference = f"{with_error(gain, error)} more than the {uncut:.1f} sigma of all events without a cut"
+    difference = f"it changes the {uncut:.1f} sigma of all events without a cut by {with_error(gain, error)}"
     return f", but learning did not improve significantly: {difference}."
 
 
@@ -294,7 +294,7 @@ def _check_totals(found: Detection) -> WarningSign | None:
 
 def _check_alpha(found: Detection) -> WarningSign | None:
     """Compare alpha with On/Off of the least signal-like events, including those beyond the cut on theta^2."""
-    angle, features = found.own_theta, float(np.nanmax(list(found.contrasts.values())))
+    angle, features = found.own_theta, found.contrasts["cut"]  # the likelihood may also know the direction
     far = np.zeros(0, dtype=np.bool_) if angle is None else angle > FAR * float(np.nanmax(angle))
     if found.core is None or not far.any() or (far & found.core).any():  # no events far beyond the cut on theta^2
         quiet, leak = _background_like(found, _LOWEST), _LARGEST_LEAK
