@@ -68,9 +68,7 @@ def test_a_finished_run_is_replaced_only_when_asked_to(folder, tmp_path, capsys)
     before = contents(target)
     capsys.readouterr()
     assert run(*arguments, "--seed", 1, "--title", "another") == 1
-    assert f"{target}: contains a finished run; choose another folder, or replace it with overwrite=True" in said(
-        capsys
-    )
+    assert f"{target}: contains a finished run; choose another folder, or replace it with --overwrite" in said(capsys)
     assert run("demo", "--events", 20_000, "--signal", 300, "-o", target) == 1
     assert contents(target) == before
     assert run(*arguments, "--title", "another", "--overwrite") == 0

@@ -308,7 +308,8 @@ def test_limits_follow_the_declared_statistic(found):
     timed = found.limits(hours=10.0)
     assert timed["rate_limit"] == timed["n_signal_limit"] / 10
     assert timed["hours_to_detection"] == pytest.approx(10 * (5 / found.significance) ** 2, rel=1e-3)
-    assert len(describe_limits(timed, 5.0)) == 3
+    assert len(describe_limits(timed, 5.0)) == 2  # reached already
+    assert len(describe_limits(timed | {"hours_to_detection": 20.0}, 5.0)) == 3
     assert replace(found, statistic="cut", selected=np.zeros_like(found.selected)).limits() == {}
 
 

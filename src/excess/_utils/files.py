@@ -24,7 +24,7 @@ except ImportError:  # on Windows
 UNFINISHED = ".excess-unfinished"  # subfolder of an output folder for incomplete files
 _REPLACED = "replaced"  # in there: the replaced files
 _TAKING = "taking"  # in there: marks that all replaced files were moved away, and new ones are being moved in
-OR_OVERWRITE = "or replace it with overwrite=True (--overwrite on the command line)"
+OR_OVERWRITE = "or replace it with --overwrite (overwrite=True in Python)"
 
 
 @contextmanager

@@ -70,15 +70,14 @@ def print_run(run: Run, models: Any) -> None:
     name, first = next(iter(run.detections.items()))
     _print_warnings(console, run)
     console.print(f"{_shown(name)}: {_shown(run.verdict.sentence)}")
-    for line in run.limit_sentences:
-        console.print(line)
-    console.print(_what_to_quote(first, run.quoted, run.verdict.feasible))
+    console.print(*run.limit_sentences, _what_to_quote(first, run.quoted, run.verdict.feasible), sep="\n")
     for remark in first.remarks:
         console.print(f"{_shown(remark)}.")
     signal = first.likelihood
     if signal is not None and signal.n_signal > 0:
         number = with_error(signal.n_signal, signal.n_signal_error)
-        console.print(f"By the likelihood, {number} of the On events are signal.")
+        where = "" if first.core is None else ", inside and beyond the cut on theta^2"
+        console.print(f"Signal events by the {first.strategy} likelihood: {number}{where}.")
     if run.verdict.feasible and first.containment_radius is not None:
         console.print(f"68 % of the signal within {with_error(*first.containment_radius, '.3f')} deg.")
     if len(first.outcomes_by_observation) > 1:

@@ -848,8 +848,8 @@ def describe_limits(limits: Mapping[str, float], required: float) -> list[str]:
     expected = f"expected without a source: {limits['n_signal_expected']:.1f} ({band}) signal events"
     lines = [f"Upper limit at {100 * limits['confidence_level']:g} % (CLs): {limit}; {expected}."]
     if "hours" in limits:
-        if limits["hours_to_detection"] < _LONGEST_FORECAST:
-            total, done = limits["hours_to_detection"], limits["hours"]
+        total, done = limits["hours_to_detection"], limits["hours"]
+        if done < total < _LONGEST_FORECAST:
             lines.append(f"This excess would reach {required:g} sigma in {total:.3g} h; {done:.3g} h were observed.")
         rate = limits["detectable_rate_in_50_hours"]
         lines.append(f"The weakest source with {required:g} sigma in 50 h has {rate:.3g} signal events per hour.")
