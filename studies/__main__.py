@@ -64,7 +64,7 @@ STUDIES = {
     ),
     "misuse": Study(
         "Wrong input",
-        "Wrong input is not reported as a detection without a warning; correct input has no warning.",
+        "Wrong input leads to an error or a warning in most cases; correct input has no warning.",
         ("studies.misuse", "--first", "1100", "--n", "20", "--data", DATA),
     ),
     "learning": Study(
@@ -94,10 +94,14 @@ STUDIES = {
         ("studies.scan_calibration", "null", "0", "200"),
     ),
     "spectrum": Study(
-        "Spectra", "Spectra of cross-validated events recover the simulated spectrum.", ("studies.spectrum",)
+        "Spectra",
+        "Spectra of cross-validated events recover the simulated spectrum.",
+        ("studies.spectrum", "--first", "401"),
     ),
     "shift": Study(
-        "Wrong simulations", "A hybrid is not worse than labels alone.", ("studies.simulation_shift", "--noise")
+        "Wrong simulations",
+        "A hybrid uses a correct simulation, and loses little with a wrong one.",
+        ("studies.simulation_shift", "--noise"),
     ),
     "check": Study(
         "Comparison of simulated and observed features",
@@ -107,7 +111,7 @@ STUDIES = {
     "noise": Study(
         "Uninformative features",
         "The forest eliminates uninformative features.",
-        ("studies.noise_features", "--data", DATA),
+        ("studies.noise_features", "--data", DATA, "--first", "110"),
     ),
     "quality": Study(
         "Quality of the forest",

@@ -6,8 +6,8 @@ Off events are a Poisson number with a standard normal feature; On events are al
 Poisson number of signal events whose feature has the mean 1.5. The ratio of densities is exact. With ``--alpha-error``
 the true alpha of each data set is drawn around the given one.
 
-Result of 2026-11-18 (commit 5b5ada4), 2,000 data sets of 1,000 expected Off and 40 expected signal events, alpha 0.2;
-the statistical error is 0.010, 0.007 and 0.005:
+Result of 2026-11-18 (commit eea7458; with an error of alpha 5b5ada4), 2,000 data sets of 1,000 expected Off and 40
+expected signal events, alpha 0.2; the statistical error is 0.010, 0.007 and 0.005:
 
                                       68 %     90 %     95 %
     interval, n_signal                0.683    0.903    0.955

@@ -8,12 +8,12 @@ Observed and simulated events come from the same distributions: observations wit
 events, 280 of them gammas. For the power, three features of simulated gammas are shifted by so many of their standard
 deviations.
 
-Result of 2026-11-17 (commit 158b85d; statistics 0e826ac):
+Result of 2026-11-18 (commit eea7458; statistics 0e826ac):
 
-    signal      3 of 200 with a flagged feature; p < 0.1: 0.116, p < 0.05: 0.058, p < 0.01: 0.014, p < 0.001: 0.0020
+    signal      2 of 200 with a flagged feature; p < 0.1: 0.117, p < 0.05: 0.058, p < 0.01: 0.013, p < 0.001: 0.0023
     background  0 of 200; 0.110, 0.054, 0.010, 0.0000
-    shifts      length +0.8: -1.01 +- 0.13, flagged in 50 of 50; width +0.5: -0.53 +- 0.09, 49 of 50;
-                skewness_long +0.3: -0.30 +- 0.10, 23 of 50
+    shifts      length +0.8: -1.01 +- 0.12, flagged in 50 of 50; width +0.5: -0.54 +- 0.09, 49 of 50;
+                skewness_long +0.3: -0.29 +- 0.09, 22 of 50
     rates of p < 0.001 (Anderson-Darling, used here, chi-squared): same 0.0010 0.0010 0.0005; shifted by 0.4 standard
     deviations 0.71 0.69 0.19; 1.4 times the width 0.19 0.55 0.43
 """

@@ -9,8 +9,19 @@ Pfahler, Bunse & Morik, "Noisy labels for weakly supervised gamma hadron classif
 Targets: crab (Table I, full version), crab-null (a fake On region), agreement (correlation with the supervised forest),
 roc, imbalanced and imbalanced-more-noise (F1 on ten sets), critical-difference, calibration (not in the paper), all.
 
-Result of 2026-11-16, in studies/paper/results.md: imbalanced sets and cuts of the Crab commit e8541be,
-likelihoods of the Crab c1526fa, calibration 4085e67; our default forest on the imbalanced sets 2026-11-17, ef1db5f.
+Result of 2026-11-18 (commit 1845fd2, seed 0; the paper's methods 2026-11-16, e8541be, likelihoods c1526fa), mean F1 on
+ten sets with p_minus = 0.5, and significance of a simulated Crab observation by cut and likelihood:
+
+                    p_plus 0.1: paper, here    p_plus 0.25: paper, here    Crab: paper, here, likelihood
+    LiMa Forest           0.658  0.650               0.566  0.539             25.1  18.6  20.6
+    Noisy Forest          0.667  0.651               0.562  0.537             26.3  18.1  20.9
+    Menon Forest          0.596  0.658               0.426  0.544             26.0  18.3  20.9
+    Mithal Forest         0.554  0.617               0.383  0.456             26.5  17.5  20.9
+    default forest               0.676                      0.602                   18.5  21.4
+    supervised                                                                26.3  21.2  25.4
+
+The paper's Crab sample is real, the one here is simulated, so only the order of methods can be compared. Values of the
+paper's forests are those of the best depth. All tables are in studies/paper/results.md.
 """
 
 from __future__ import annotations
