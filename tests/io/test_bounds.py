@@ -62,7 +62,10 @@ def test_long_chains_and_many_derived_features():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("regions: {n_regions: 99999999999999999999}", "regions.n_regions: must be 2 (the On region and one Off region) to 360"),
+        (
+            "regions: {n_regions: 99999999999999999999}",
+            "regions.n_regions: must be 2 (the On region and one Off region) to 360",
+        ),
         ("quality_cuts: [" + ", ".join(["a < 1"] * 1001) + "]", "quality_cuts: tuple should have at most 1000 items"),
         ("features: [" + "a, " * 5001 + "]", "has more than 5,000 values"),
         ("#" * 1_048_577, r"has 1,048,577 characters of YAML, above the maximum of 1,048,576"),
