@@ -50,6 +50,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     seeds = range(*given.seeds)
-    observations = crab(given.crab) if given.crab else special(seeds) if given.sources else simulated(seeds)
+    observations = chain(special(seeds) if given.sources else simulated(seeds), crab(given.crab) if given.crab else ())
     rows = []
     for name, observation in observations:
         rows.append(measure(name, observation, given.jobs, null_tests=not given.sources))

@@ -33,13 +33,13 @@ from excess.stats._kernels import count_labels, count_labels_without
 from excess.stats._thresholds import OutOfBagRule, ThresholdCurve, out_of_bag_rule
 
 PILOT_TREES, MOST_PILOT_TREES = 30, 100  # of a member's first small forest: more, where events are few
-ASSESSING_TREES = 60  # of each member that assesses features: a feature adds little, for which 30 trees are too few
+ASSESSING_TREES = 60, 40  # of each member that assesses features, if its trees are part of the forest, and otherwise
 N_CELLS = 1 << 16  # cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood
 _STEPS = 1024  # steps of an event in which the weights of events are counted in these cells
 _TEMPERATURE = 8.0  # a member whose log-likelihood of the labels is smaller by so much has 1/e of the weight
 _LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25  # in log-likelihood, to try small leaves or omit features, and for each
 CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000  # events on which is chosen, also where the signal is weak
-BAG_EVENTS = 50_000  # a tree sees the geometric mean of this number and that of all events, if that is more
+BAG_EVENTS = 25_000  # a tree sees the geometric mean of this number and that of all events, if that is more
 MAX_LEAVES = 2048  # of a tree of a chosen member
 _WEAK_GAIN = 20.0  # in log-likelihood
 _FEWEST_TREES = 100  # unless fewer are wanted, on any number of events
@@ -189,7 +189,7 @@ class ForestPlan:
     def grow(self, grower: TreeGrower) -> GrownForest:
         """Grow the forest; the progress bar counts trees, but for those of forests on fewer features."""
         chooses, n = len(self.members) > 1 and self.given is None, self._n_pilot(grower.n_events)
-        n_tried = len(self.members) * n + len(self._assessors) * max(self._n_assess - n, 0) * self.screens
+        n_tried = len(self.members) * n + len(self._assessors) * max(self._n_assess(grower) - n, 0) * self.screens
         with progress_bar("Growing trees", self.n_trees + chooses * n_tried, shown=self.verbose) as tick:
             choice = _Choice(np.arange(grower.n_features), [self.n_trees], {}, {})
             if self.given is not None:
@@ -203,8 +203,7 @@ class ForestPlan:
             wanted = [self._trees(number, n, grower, used) for number, n in enumerate(counts)]
             more = [tree for number, trees in enumerate(wanted) for tree in trees[len(grown.get(number, [])) :]]
             tick(self.n_trees - len(more))
-            settings = self._settings(used, self._bag_size(grower.n_events) / grower.n_events)
-            rest = iter(grower.grow(more, settings, tick) if more else [])
+            rest = iter(grower.grow(more, self._settings(grower, used), tick) if more else [])
         tables = []
         for number, trees in enumerate(wanted):
             first = grown.get(number, [])[: len(trees)]
@@ -220,17 +219,17 @@ class ForestPlan:
         thins = self.given is not None or len(self.members) > 1
         return math.sqrt(BAG_EVENTS * n_events) if thins and n_events > BAG_EVENTS else n_events
 
-    def _settings(self, used: NDArray[np.int64], share: float = 1.0) -> GrowthSettings:
-        """Return the settings of all trees; a ``share`` of the events are in a bag."""
+    def _settings(self, grower: TreeGrower, used: NDArray[np.int64], thins: bool = True) -> GrowthSettings:
+        """Return the settings of all trees on these events; ``thins`` bags of many events."""
         max_depth = None if self.max_depth is None else min(self.max_depth, 2**31 - 1)
+        share = self._bag_size(grower.n_events) / grower.n_events if thins else 1.0
         return GrowthSettings(max_depth, self.alpha, used, limit=bag_limit(share))
 
     def _n_pilot(self, n_events: int) -> int:
         return min(max(PILOT_TREES, min(PILOT_TREES * CHOICE_EVENTS // n_events, MOST_PILOT_TREES)), self.n_trees)
 
-    @property
-    def _n_assess(self) -> int:
-        return min(ASSESSING_TREES, self.n_trees)
+    def _n_assess(self, grower: TreeGrower) -> int:
+        return min(ASSESSING_TREES[grower.n_events > CHOICE_EVENTS], self.n_trees)
 
     @property
     def _assessors(self) -> list[int]:
@@ -254,7 +253,7 @@ class ForestPlan:
         tried = np.array([likelihood.get(number, -np.inf) for number in range(len(self.members))])
         weights = np.exp((tried - tried.max()) / _TEMPERATURE)
         # trees on large bags have a smaller variance
-        enough = max(_FEWEST_TREES, math.ceil(self.n_trees * math.sqrt(CHOICE_EVENTS / grower.n_events)))
+        enough = max(_FEWEST_TREES, math.ceil(self.n_trees * (CHOICE_EVENTS / grower.n_events) ** 0.75))
         whole = sample.n_events == grower.n_events  # these trees are then part of the forest
         return _Choice(used, share_trees(weights, min(enough, self.n_trees)), likelihood, grown if whole else {})
 
@@ -273,7 +272,7 @@ class ForestPlan:
         def try_some(numbers: list[int]) -> None:
             wanted = {number: self._trees(number, n, sample, used) for number in numbers}
             trees = [tree for number in numbers for tree in wanted[number][len(grown.get(number, [])) :]]
-            tables, forests = iter(sample.grow(trees, self._settings(used), tick) if trees else []), []
+            tables, forests = iter(sample.grow(trees, self._settings(sample, used), tick) if trees else []), []
             for number in numbers:
                 first, keys = grown.get(number, []), _keys(wanted[number])
                 own = grown[number] = [*first, *(next(tables) for _ in range(n - len(first)))]
@@ -295,22 +294,24 @@ class ForestPlan:
 
     def _screen(self, grower: TreeGrower, tick: Tick) -> tuple[GrowerInMemory, _Assessed]:
         """Return the sample for the choice, and the best set of features found on it."""
-        sample = grower.sample(CHOICE_EVENTS)
-        first, patience = self._assess(sample, np.arange(grower.n_features), self._n_assess, tick), _PATIENCE
+        sample, n, patience = grower.sample(CHOICE_EVENTS), self._n_assess(grower), _PATIENCE
+        first = self._assess(sample, np.arange(grower.n_features), n, tick)
         if first.gain < _WEAK_GAIN and grower.n_events > CHOICE_EVENTS:  # a weak signal requires more events
             enough = math.ceil(CHOICE_EVENTS * _WEAK_GAIN / max(first.gain, 1.0))  # the gain increases with them
             sample = grower.sample(min(enough, WEAK_CHOICE_EVENTS))
-            first = self._assess(sample, first.used, self._n_assess, None)
-        best = last = first
+            first = self._assess(sample, first.used, n, None)
+        best, thins = first, True
         if first.gain < _WEAK_GAIN and len(first.used) > N_SCANNED:
-            patience = 2 * _PATIENCE
             pairs = sample.scan_pairs(self._rank(sample, first)[-_MOST_SCANNED:])
-            few = self._assess(sample, pairs, 2 * self._n_assess, None)  # small differences need more trees
-            best = last = few if few.gain > first.gain else first
-        n_worse = 0
+            # small differences need more trees, and weak signals all events
+            few, thins = self._assess(sample, pairs, 2 * n, None, thins=False), False
+            if few.gain <= max(first.gain, _LEAST_GAIN) and sample.n_events > CHOICE_EVENTS:
+                return sample, first  # no signal is found, and further steps would be slow
+            best, patience = few if few.gain > first.gain else first, 2 * _PATIENCE
+        last, n_worse = best, 0
         while len(last.used) > 1 and n_worse < patience and last.gain > best.gain - _LARGEST_LOSS:
             n_dropped = max(1, int(_SHARE_DROPPED * len(last.used)))
-            last = self._assess(sample, np.sort(self._rank(sample, last)[n_dropped:]), last.n_trees, None)
+            last = self._assess(sample, np.sort(self._rank(sample, last)[n_dropped:]), last.n_trees, None, thins)
             best, n_worse = (last, 0) if last.gain > best.gain else (best, n_worse + 1)
         if best.gain - first.gain < _LEAST_GAIN + _GAIN_PER_FEATURE * (len(first.used) - len(best.used)):
             best = first
@@ -321,15 +322,17 @@ class ForestPlan:
         likelihood = np.array(self._log_likelihoods(sample.count_without(found.forest, found.used)))
         return found.used[np.argsort(-likelihood, kind="stable")]
 
-    def _assess(self, sample: GrowerInMemory, used: NDArray[np.int64], n: int, tick: Tick | None) -> _Assessed:
+    def _assess(
+        self, sample: GrowerInMemory, used: NDArray[np.int64], n: int, tick: Tick | None, thins: bool = True
+    ) -> _Assessed:
         """Grow trees on some features, and compute the out-of-bag likelihood of the labels."""
         numbers = self._assessors
         trees = [tree for number in numbers for tree in self._trees(number, n, sample, used)]
-        tables = sample.grow(trees, self._settings(used), tick)
+        tables = sample.grow(trees, self._settings(sample, used, thins), tick)
         forest = sample.assemble(tables).bagged(_keys(trees))
         counts = sample.count_scores([forest])
         likelihood = self._log_likelihoods(counts)[0]
-        first = {number: tables[i * n : i * n + self._n_assess] for i, number in enumerate(numbers)}
+        first = {number: tables[i * n : (i + 1) * n][: ASSESSING_TREES[0]] for i, number in enumerate(numbers)}
         return _Assessed(used, forest, likelihood, likelihood - _constant_likelihood(counts[0]), n, first)
 
     def _log_likelihoods(self, counts: LabelCounts) -> list[float]:
@@ -488,8 +491,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     the same forest, bit for bit, on any number of threads.
 
     If leaf sizes are ``"auto"``, features and configurations are chosen on a keyed sample of 25,000 events, or of up to
-    120,000 if these show no clear signal. Above 50,000 events, the bag of a tree is thinned to the geometric mean of
-    50,000 and the number of events, and a tree has at most 2,048 leaves, so the cost of trees increases with the square
+    120,000 if these show no clear signal. Above 25,000 events, the bag of a tree is thinned to the geometric mean of
+    25,000 and the number of events, and a tree has at most 2,048 leaves, so the cost of trees increases with the square
     root of the number of events.
 
     ``predict`` uses ``threshold_``, not the larger of the two probabilities. With ``groups``, such as nights, a tree
