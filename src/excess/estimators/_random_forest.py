@@ -295,23 +295,24 @@ class ForestPlan:
     def _screen(self, grower: TreeGrower, tick: Tick) -> tuple[GrowerInMemory, _Assessed]:
         """Return the sample for the choice, and the best set of features found on it."""
         sample, n, patience = grower.sample(CHOICE_EVENTS), self._n_assess(grower), _PATIENCE
-        first = self._assess(sample, np.arange(grower.n_features), n, tick)
+        first = self._assess(sample, np.arange(grower.n_features), n)
+        tick(n * len(self._assessors))
         if first.gain < _WEAK_GAIN and grower.n_events > CHOICE_EVENTS:  # a weak signal requires more events
             enough = math.ceil(CHOICE_EVENTS * _WEAK_GAIN / max(first.gain, 1.0))  # the gain increases with them
             sample = grower.sample(min(enough, WEAK_CHOICE_EVENTS))
-            first = self._assess(sample, first.used, n, None)
+            first = self._assess(sample, first.used, n)
         best, thins = first, True
         if first.gain < _WEAK_GAIN and len(first.used) > N_SCANNED:
             pairs = sample.scan_pairs(self._rank(sample, first)[-_MOST_SCANNED:])
             # small differences need more trees, and weak signals all events
-            few, thins = self._assess(sample, pairs, 2 * n, None, thins=False), False
+            few, thins = self._assess(sample, pairs, 2 * n, thins=False), False
             if few.gain <= max(first.gain, _LEAST_GAIN) and sample.n_events > CHOICE_EVENTS:
                 return sample, first  # no signal is found, and further steps would be slow
             best, patience = few if few.gain > first.gain else first, 2 * _PATIENCE
         last, n_worse = best, 0
         while len(last.used) > 1 and n_worse < patience and last.gain > best.gain - _LARGEST_LOSS:
             n_dropped = max(1, int(_SHARE_DROPPED * len(last.used)))
-            last = self._assess(sample, np.sort(self._rank(sample, last)[n_dropped:]), last.n_trees, None, thins)
+            last = self._assess(sample, np.sort(self._rank(sample, last)[n_dropped:]), last.n_trees, thins)
             best, n_worse = (last, 0) if last.gain > best.gain else (best, n_worse + 1)
         if best.gain - first.gain < _LEAST_GAIN + _GAIN_PER_FEATURE * (len(first.used) - len(best.used)):
             best = first
@@ -322,13 +323,11 @@ class ForestPlan:
         likelihood = np.array(self._log_likelihoods(sample.count_without(found.forest, found.used)))
         return found.used[np.argsort(-likelihood, kind="stable")]
 
-    def _assess(
-        self, sample: GrowerInMemory, used: NDArray[np.int64], n: int, tick: Tick | None, thins: bool = True
-    ) -> _Assessed:
+    def _assess(self, sample: GrowerInMemory, used: NDArray[np.int64], n: int, thins: bool = True) -> _Assessed:
         """Grow trees on some features, and compute the out-of-bag likelihood of the labels."""
         numbers = self._assessors
         trees = [tree for number in numbers for tree in self._trees(number, n, sample, used)]
-        tables = sample.grow(trees, self._settings(sample, used, thins), tick)
+        tables = sample.grow(trees, self._settings(sample, used, thins), None)
         forest = sample.assemble(tables).bagged(_keys(trees))
         counts = sample.count_scores([forest])
         likelihood = self._log_likelihoods(counts)[0]

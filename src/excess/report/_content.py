@@ -287,9 +287,10 @@ class ModelContent:
             ]
         low, high = likelihood.strength_interval
         amount = with_error(likelihood.n_signal, likelihood.n_signal_error)
+        where = "" if self.detection.core is None else ", inside and beyond the cut on θ²"
         strength = f"{likelihood.strength:.3g} ({low:.3g} to {high:.3g})".replace("inf", "∞")
         rows = [
-            Number("Signal events", amount, "expected number among the On events"),
+            Number("Signal events", amount, f"expected number among the On events{where}"),
             Number("Signal strength", strength, "signal events per Off event, with the interval of one sigma"),
         ]
         if self.detected and self.detection.containment_radius is not None:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._utils import rng
+from excess._utils.checks import FloatArray
 from excess._utils.compilation import Dispatcher, is_compiling
 from excess._utils.rng import MAX_WEIGHT, WHOLE_BAG, choose_groups, derive_key
 from excess._utils.threads import run_tasks
@@ -48,11 +49,11 @@ class Bag:
 
     groups: NDArray[np.int32] | None = None  # number of each event's group, by the order of the groups' names
     n_groups: int = 0
-    weights: NDArray[np.float64] | None = None  # number of events represented by each event; None for one each
+    weights: FloatArray | None = None  # number of events represented by each event; None for one each
     counts: NDArray[np.uint32] | None = None  # the same without a bootstrap, in fixed point as in wide elements
 
     @classmethod
-    def in_fixed_point(cls, weights: NDArray[np.float64]) -> tuple[Bag, float]:
+    def in_fixed_point(cls, weights: FloatArray) -> tuple[Bag, float]:
         """Return the bag of a tree without a bootstrap, with counts scaled from the weights, and the factor."""
         factor = 2.0 ** math.floor(math.log2(_LARGEST_SUM / weights.sum()))
         return cls(counts=binning.pack_weights(np.rint(weights * factor).astype(np.int64))), factor
@@ -96,7 +97,7 @@ class BinnedEvents:
     """Events as records of codes, with their bin edges."""
 
     records: NDArray[np.uint64]  # of shape (n_events, n_words): codes, label and weight; see `binning`
-    edges: list[NDArray[np.float64]]  # inner edges of each feature's bins
+    edges: list[FloatArray]  # inner edges of each feature's bins
     bag: Bag = WHOLE
 
     @property
@@ -140,7 +141,7 @@ class GrowthSettings(NamedTuple):
         return -1 if self.max_depth is None else self.max_depth
 
 
-def edges_code_type(edges: list[NDArray[np.float64]]) -> type:
+def edges_code_type(edges: list[FloatArray]) -> type:
     """Return the type of codes required by these edges."""
     return binning.code_type(max((len(e) for e in edges), default=0) + 1)
 
@@ -161,7 +162,7 @@ def bin_events(
 
 
 def encode_events(
-    X: NDArray[Any], on: NDArray[np.bool_], edges: list[NDArray[np.float64]], n_threads: int, dtype: Any = None
+    X: NDArray[Any], on: NDArray[np.bool_], edges: list[FloatArray], n_threads: int, dtype: Any = None
 ) -> NDArray[np.uint64]:
     """Write events as records with given edges; codes have the minimum type unless another one is given."""
     dtype = edges_code_type(edges) if dtype is None else dtype
@@ -257,13 +258,13 @@ class BaggedTrees(NamedTuple):
     """Trees that score events, with the keys of their bags."""
 
     flat: predictor.FlatTrees
-    values: NDArray[np.float64]  # of each node
+    values: FloatArray  # of each node
     keys: NDArray[np.uint64]  # of each tree
 
 
 def score_out_of_bag(
     codes: NDArray[Any], first_row: int, forests: Sequence[BaggedTrees], n_threads: int, bag: Bag = WHOLE
-) -> list[NDArray[np.float64]]:
+) -> list[FloatArray]:
     """Return the scores of events by each of some forests: means over the trees for which the event is out of bag."""
     mask = binning.code_mask(codes)
     scores = np.zeros((len(forests), len(codes)))
@@ -290,7 +291,7 @@ def contributions_out_of_bag(
     first_row: int,
     n_features: int,
     forest: BaggedTrees,
-    consume: Callable[[slice, NDArray[np.float64], NDArray[np.float64]], None],
+    consume: Callable[[slice, FloatArray, FloatArray], None],
     n_threads: int,
     bag: Bag = WHOLE,
 ) -> None:
@@ -320,12 +321,8 @@ def _for_blocks_of_rows(
 
 
 def mean_scores(
-    X: NDArray[Any],
-    edges: list[NDArray[np.float64]],
-    trees: predictor.FlatTrees,
-    values: NDArray[np.float64],
-    n_threads: int,
-) -> NDArray[np.float64]:
+    X: NDArray[Any], edges: list[FloatArray], trees: predictor.FlatTrees, values: FloatArray, n_threads: int
+) -> FloatArray:
     """Return each event's mean value over all trees."""
     scores = np.zeros(len(X))
     _for_encoded_rows(predictor.score_rows, X, edges, trees, n_threads, values, scores)
@@ -334,12 +331,8 @@ def mean_scores(
 
 
 def mean_contributions(
-    X: NDArray[Any],
-    edges: list[NDArray[np.float64]],
-    trees: predictor.FlatTrees,
-    values: NDArray[np.float64],
-    n_threads: int,
-) -> NDArray[np.float64]:
+    X: NDArray[Any], edges: list[FloatArray], trees: predictor.FlatTrees, values: FloatArray, n_threads: int
+) -> FloatArray:
     """Return the contribution of each feature to the mean value over all trees, and the mean at the roots."""
     found = np.zeros((len(X), len(edges)))
     _for_encoded_rows(
@@ -350,7 +343,7 @@ def mean_contributions(
 
 
 def leaf_numbers(
-    X: NDArray[Any], edges: list[NDArray[np.float64]], trees: predictor.FlatTrees, n_threads: int
+    X: NDArray[Any], edges: list[FloatArray], trees: predictor.FlatTrees, n_threads: int
 ) -> NDArray[np.int64]:
     """Return the number of the leaf that each event reaches in each tree."""
     leaves = np.empty((len(X), len(trees.depths)), dtype=np.int64)
@@ -361,7 +354,7 @@ def leaf_numbers(
 def _for_encoded_rows(
     kernel: Callable[..., None],
     X: NDArray[Any],
-    edges: list[NDArray[np.float64]],
+    edges: list[FloatArray],
     trees: predictor.FlatTrees,
     n_threads: int,
     *results: NDArray[Any],
