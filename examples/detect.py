@@ -1,4 +1,4 @@
-"""What ``excess detect FILES -o FOLDER -m forest -m li-ma-tree --null-test`` does: the same folder, file for file."""
+"""Write the same run folder as ``excess detect FILES -o FOLDER -m forest -m li-ma-tree --null-test``."""
 
 import sys
 

@@ -1,8 +1,8 @@
 """Learn to detect a faint source from On and Off labels alone, and compare the threshold rules.
 
-A made-up observation: 4 % of 20,000 events are signal. All that training sees is a noisy label: signal events
-come from the On region but for 5 %, background events from any of six equal regions, one of which is On. The
-clean labels are used once, in the last column, to show what the noisy ones could not tell.
+In a simulated observation, 4 % of 20,000 events are signal. Models are trained on noisy labels: 95 % of the signal
+events come from the On region, and background events from six equal regions, one of which is On. Clean labels are
+only used in the last column, to compare the selections with the truth.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALPHA = 1 / 5
 
 
 def main() -> None:
-    """Fit, tune, and judge on hold-out events."""
+    """Fit forests with several threshold rules, and evaluate them on hold-out events."""
     X, clean = make_classification(
         20_000, n_features=10, n_informative=6, weights=[0.96], class_sep=1.2, flip_y=0.0, random_state=1
     )

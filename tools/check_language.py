@@ -19,7 +19,14 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SUPPORT.md", "docs/[a-z]*.md")
-SOURCES = ("src/excess/**/*.py", "studies/**/*.py", "benchmarks/**/*.py", "tools/*.py")
+SOURCES = (
+    "src/excess/**/*.py",
+    "studies/**/*.py",
+    "benchmarks/**/*.py",
+    "tools/*.py",
+    "docs/tutorials/*.py",
+    "examples/*.py",
+)
 
 
 def iter_markdown(text: str) -> Iterator[tuple[int, str]]:

@@ -2,17 +2,17 @@
 The Upsilon in CMS open data, from sidebands alone
 ==================================================
 
-Pairs of muons of 9 to 10.6 GeV, recorded by CMS in 2016, hold three resonances, the Upsilon mesons, on a smooth
-background. We call the window around the first one On and its sidebands Off, and let a classifier learn from these
-labels alone what an Upsilon looks like. Nobody tells it which pair is one.
+The mass spectrum of muon pairs of 9 to 10.6 GeV, recorded by CMS in 2016, contains three resonances, the Upsilon
+mesons, on a smooth background. The window around the first one is On, its sidebands are Off, and a classifier learns
+from these labels alone how an Upsilon differs from the background. No true labels and no simulations are used.
 
 The data are 6,542 real events of CMS open data (run period 2016H), as a NumPy file ``cms/upsilon.npz``. Set the
-environment variable ``EXCESS_DATA`` to the folder that has ``cms`` in it.
+environment variable ``EXCESS_DATA`` to the folder that contains ``cms``.
 """
 
 # %%
-# On and Off are windows in mass
-# ------------------------------
+# On and Off as windows in mass
+# -----------------------------
 # The window of the Upsilon(1S) is On; the sidebands on both sides of it are Off. The background has about the same
 # density in all three, so the exposure ratio is the ratio of their widths.
 import os
@@ -31,36 +31,36 @@ alpha = 0.3 / (0.25 + 0.20)
 print(excess.OnOffCounts(on.sum(), off.sum(), alpha))
 
 # %%
-# Features must not fix the mass
-# ------------------------------
-# The momenta and angles of the two muons together are the mass, and a classifier that knew the mass would learn the
-# windows. We take the momentum of the pair, how isolated the muons are, how far from the collision they come from, and
-# what else is in the event.
+# Features that do not determine the mass
+# ---------------------------------------
+# Together, the momenta and angles of both muons determine the mass, and a classifier that could compute the mass would
+# learn the windows. The features are the momentum of the pair, the isolation of the muons, their impact parameters, and
+# the numbers of muons and jets in the event.
 names = ["dimu_pt", "dimu_eta", "n_muons", "n_jets", "mu0_ip3d", "mu1_ip3d"]
 names += ["mu0_jetiso", "mu1_jetiso", "mu0_iso04", "mu1_iso04"]
 X = np.column_stack([data[name] for name in names]).astype(float)
 labelled = on | off
 
 # %%
-# What can be learned
-# -------------------
-# Every event is judged by a forest that has not seen it. The likelihood uses all events, each by how signal-like it is;
-# the cut counts those that the forest selects.
+# Significance of cross-validated events
+# --------------------------------------
+# Every event is predicted by a forest that was not trained on it. The likelihood uses all events, weighted by their
+# likelihood ratios; the cut counts the events that the forest selects.
 forest = excess.OnOffForestClassifier(random_state=0)
 detection = excess.cross_val_detect(forest, X[labelled], on[labelled], alpha=alpha, random_state=0)
 print(detection)
 
 # %%
-# Forward, with models of the events that come before in the file only, the significance follows the normal law where
-# there is no source, in whatever order the events are. It is the one to quote, of the events that were judged:
+# The forward value uses models that were trained on earlier events of the file only. Without a signal it follows a
+# standard normal distribution, for any order of the events. It is the value to quote:
 forward = excess.cross_val_detect(forest, X[labelled], on[labelled], alpha=alpha, strategy="forward", random_state=0)
 print(f"{forward.significance:.1f} sigma forward, {forward.uncut.significance:.1f} without a cut for the same events")
 
 # %%
 # The mass of selected events
 # ---------------------------
-# Events between and above the windows have no label; the forest has not seen them. The Upsilon(2S) and (3S), at 10.02
-# and 10.36 GeV, are selected as well, although no label marks them.
+# Events between and above the windows have no label and were not used for training. The Upsilon(2S) and (3S), at 10.02
+# and 10.36 GeV, are selected as well, although they have no label.
 forest.set_params(alpha=alpha).fit(X[labelled], on[labelled])
 selected = forest.predict(X) == 1
 selected[labelled] = detection.selected
@@ -83,11 +83,11 @@ for axes, chosen, title in ((left, np.ones(len(mass), bool), "all events"), (rig
 plt.show()
 
 # %%
-# Does the cut make a peak of its own?
-# ------------------------------------
-# A cut that depends on the mass would select more background in some windows than in others. In the sidebands there is
-# almost no signal, so the selected fraction must be the same at all masses there. Out-of-fold selection, in nine
-# windows of 50 MeV:
+# Does the selection depend on the mass?
+# --------------------------------------
+# A selection that depends on the mass would create a peak in the background. The sidebands contain almost no signal, so
+# the selected fraction of background must be the same at all masses there. For cross-validated events, in nine windows
+# of 50 MeV:
 bins = np.concatenate([np.arange(9.0, 9.251, 0.05), np.arange(9.65, 9.851, 0.05)])
 inside = off[labelled]
 total, _ = np.histogram(mass[labelled][inside], bins)
@@ -105,16 +105,16 @@ print(f"p = {p_value:.2f}")
 assert p_value > 0.001, "the selection depends on the mass"
 
 # %%
-# The same question, asked of the whole analysis: with the lower sideband as On and the upper one as Off there is
-# nothing to be learned.
+# The same check for the whole analysis: with the lower sideband as On and the upper one as Off, the features should not
+# separate the labels.
 lower, upper = (mass > 9.0) & (mass < 9.25), (mass > 9.65) & (mass < 9.85)
 both = lower | upper
 nothing = excess.cross_val_detect(forest, X[both], lower[both], alpha=0.25 / 0.20, random_state=0)
-print(f"features tell one sideband from the other by {nothing.contrasts['likelihood']:.1f} sigma")
+print(f"features separate the sidebands by {nothing.contrasts['likelihood']:.1f} sigma")
 
 # %%
-# What the forest looks at
-# ------------------------
+# Importance of features
+# ----------------------
 order = np.argsort(detection.importances)
 fig, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
 axes.barh(np.array(names)[order], detection.importances[order], color="tab:blue")
@@ -146,4 +146,4 @@ print(f"{few.likelihood.significance:.1f} by the likelihood; {(anti & off).sum()
 #        --features dimu_pt,dimu_eta,n_muons,n_jets,mu0_ip3d,mu1_ip3d,mu0_jetiso,mu1_jetiso,mu0_iso04,mu1_iso04
 #
 # The exposure ratio is then fitted to the sidebands, 0.670 +- 0.026, in agreement with the ratio of widths, 2/3. Its
-# uncertainty is part of the significance, so that this is lower than above; ``--alpha width`` takes the widths.
+# uncertainty reduces the significance compared with the value above; ``--alpha width`` uses the ratio of widths.

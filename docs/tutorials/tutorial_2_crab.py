@@ -4,7 +4,7 @@ The Crab Nebula in three nights of FACT
 
 FACT, a Cherenkov telescope of 4 m on La Palma, has published its events of the Crab Nebula. These 125 runs are event
 lists in the FITS format of gamma-astro-data-formats (``fact/joint-crab``, from the joint-crab release). A
-gamma/hadron cut has been made already, so the question is what is left to gain.
+gamma/hadron cut has been made already, so the question is how much can still be gained.
 """
 
 # %%
@@ -35,9 +35,9 @@ for night, n in zip(nights, number, strict=True):
     print(f"{night}: {n} events in the regions")
 
 # %%
-# Only the energy is left to learn from
-# -------------------------------------
-# Image parameters are not in these files. A night is left out in turn, so that every event is judged by a model of
+# Learning from the energy alone
+# ------------------------------
+# Image parameters are not in these files. Each night is left out in turn, so every event is predicted by a model of
 # other nights.
 run = detect(observation, "forest", null_tests=True, seed=0)
 print(run.detections["forest"])

@@ -2,15 +2,15 @@
 The LHC Olympics: a resonance without a model
 =============================================
 
-Classification without labels (CWoLa) is the same idea in particle physics: events of a signal region are mostly
-background with a few signal events among them; reference events are background alone. This is the research and
+Classification without labels (CWoLa) applies the same idea in particle physics: a signal region contains mostly
+background and a few signal events, and a reference sample contains background only. This is the research and
 development set of the LHC Olympics 2020, ``lhco/*.npz``: 60,000 events of the signal region with 395 signal events
 among them, 0.7 %.
 """
 
 # %%
-# On is the signal region, Off a sample of background
-# ---------------------------------------------------
+# Signal region as On, background sample as Off
+# ---------------------------------------------
 import os
 from pathlib import Path
 
@@ -28,29 +28,29 @@ signal_region = train["X"][:, use]
 background = reference["X"][~reference["is_signal"].astype(bool)][:, use]
 X = np.concatenate([signal_region, background])
 on = np.arange(len(X)) < len(signal_region)
-# the exposure ratio: so many background events are expected in On for each Off event. Here the truth is known, and with
-# it alpha; in a search it comes from the fit to the sidebands.
+# The exposure ratio is the expected number of background events in On per Off event. Here it follows from the truth; in
+# a search it is estimated from a fit to the sidebands.
 alpha = (~train["is_signal"].astype(bool)).sum() / len(background)
 print(excess.OnOffCounts(on.sum(), (~on).sum(), alpha))
 
 # %%
-# Nothing to see in the counts: 395 signal events among 60,000. Now let a forest learn.
+# The counts show no excess: only 395 of 60,000 events are signal. A forest is trained on the labels.
 forest = excess.OnOffForestClassifier(alpha=alpha, random_state=0, n_jobs=2).fit(X, on)
 for member in forest.members_:
     if member.n_trees:
         print(f"{member.n_trees:4} trees: {member.splitter} splits, leaves of {member.min_samples_leaf}")
 
 # %%
-# How much better is a cut on its score?
-# --------------------------------------
-# By the truth of test events, which the forest has not seen: the significance improves by the true positive rate over
-# the root of the false positive rate.
+# Significance improvement of a cut on the score
+# ----------------------------------------------
+# For test events with known truth, the significance improvement is the true positive rate divided by the square root of
+# the false positive rate.
 truth = test["is_signal"].astype(bool)
 score = forest.predict_proba(test["X"][:, use])[:, 1]
 cuts = np.quantile(score[truth], np.linspace(0, 0.99, 100))
 tpr = np.array([(score[truth] > cut).mean() for cut in cuts])
 fpr = np.array([(score[~truth] > cut).mean() for cut in cuts])
-enough = fpr * (~truth).sum() >= 25  # so that the background is known to 20 %
+enough = fpr * (~truth).sum() >= 25  # for a statistical error of the background of at most 20 %
 improvement = tpr[enough] / np.sqrt(fpr[enough])
 fig, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
 axes.plot(tpr[enough], improvement, color="tab:blue")
@@ -60,8 +60,8 @@ plt.show()
 print(f"largest improvement: {improvement.max():.1f}")
 
 # %%
-# Does the number hold without the truth?
-# ---------------------------------------
-# In a search there is no truth. Every event is judged by forests that have not seen it:
+# Significance without the truth
+# ------------------------------
+# In a search the truth is unknown. Cross-validation predicts every event by a forest that was not trained on it:
 detection = excess.cross_val_detect(forest, X, on, alpha=alpha, random_state=0, cv=2, n_jobs=2)
 print(detection)

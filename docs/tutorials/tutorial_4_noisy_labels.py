@@ -3,8 +3,8 @@ Noisy labels: a rare class, and a comparison with cleanlab
 ==========================================================
 
 Any binary problem with class-conditional label noise is an On/Off problem, if the noise rate of the background is
-known. Here the 1,797 handwritten digits that scikit-learn contains are the events, and one digit against all others,
-10 % of the set, are the classes. A tenth of the positive labels and half of the negative labels are wrong, so the
+known. Here the events are the 1,797 handwritten digits of scikit-learn, and one digit, 10 % of the set, is the positive
+class. A tenth of the positive labels and half of the negative labels are wrong, so the
 labels contain little information.
 """
 
@@ -25,8 +25,8 @@ noisy = excess.inject_label_noise(clean, p_plus=p_plus, p_minus=p_minus, random_
 print(f"{clean.sum()} of {len(clean)} are positive; {noisy.sum()} are labelled positive")
 
 # %%
-# ``alpha`` follows from the noise rate of the background
-# -------------------------------------------------------
+# Exposure ratio from the noise rate of the background
+# ----------------------------------------------------
 alpha = excess.alpha_from_p_minus(p_minus)
 print(f"alpha = {alpha:g}")
 train, held_out = train_test_split(np.arange(len(X)), test_size=0.3, stratify=noisy, random_state=0)
@@ -46,7 +46,7 @@ print(f"F1 at a probability of 0.5: {f1_score(clean[held_out], naive.predict(X[h
 # cleanlab: find wrong labels, remove them, and train again
 # ---------------------------------------------------------
 # cleanlab estimates both noise rates itself, from out-of-fold probabilities, and needs no ``alpha``. It is made for
-# labels that are mostly right; here half of the background is labelled wrong.
+# labels that are mostly correct; here half of the background labels are wrong.
 try:
     from cleanlab.classification import CleanLearning
 except ImportError:
@@ -59,8 +59,8 @@ else:
     print(f"F1 of cleanlab: {f1_score(clean[held_out], learner.predict(X[held_out])):.2f}")
 
 # %%
-# A number that needs no clean labels
-# -----------------------------------
-# The significance needs no clean labels: it compares the number of selected images that are labelled positive with the
-# number expected from noise.
+# Evaluation without clean labels
+# -------------------------------
+# The significance does not require clean labels: it compares the number of selected images with a positive label with
+# the number expected from noise.
 print(excess.count_selected(noisy[held_out], ours, alpha=alpha))

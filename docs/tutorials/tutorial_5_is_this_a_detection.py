@@ -2,13 +2,13 @@
 Is this a detection?
 ====================
 
-A sample without a source, an analysis that finds five sigma in it, and what the tool says. Everything here is
-simulated, so that we know that there is nothing.
+A naive analysis finds a significant excess in simulated events without a source. Cross-validation, forward evaluation
+and null tests show that there is none.
 """
 
 # %%
-# Nothing but background
-# ----------------------
+# Events without a source
+# -----------------------
 # Twenty features of noise, and a label that is On with probability 1/6 for every event: five Off regions for one On
 # region, and no source.
 import matplotlib.pyplot as plt
@@ -35,8 +35,8 @@ cut = excess.significance_threshold(on, score, alpha)
 print(excess.count_selected(on, score > cut, alpha=alpha))
 
 # %%
-# The classifier was trained on these events, and reproduces their labels. Better: score events by models that have not
-# seen them, but still choose the best cut on those scores.
+# The classifier was trained on these events and reproduces their labels. Cross-validated scores are better, but the cut
+# with the largest significance is still chosen on the same events.
 from sklearn.model_selection import cross_val_predict
 
 held_out = cross_val_predict(
@@ -46,8 +46,8 @@ cut = excess.significance_threshold(on, held_out, alpha)
 print(excess.count_selected(on, held_out > cut, alpha=alpha))
 
 # %%
-# That is less, and still too much: the best of thousands of cuts is the best of thousands of fluctuations. How often
-# does it exceed two sigma? Labels are drawn anew a hundred times:
+# The significance is smaller, but still biased, because the cut is the best of thousands of cuts. The distribution of
+# this value without a source follows from 100 draws of random labels:
 largest = []
 for seed in range(100):
     labels = np.random.default_rng(seed).random(6000) < 1 / 6
@@ -57,9 +57,9 @@ above = np.mean(np.array(largest) > 2)
 print(f"mean {np.mean(largest):.1f} sigma, above two sigma in {above:.0%} of samples without a source")
 
 # %%
-# What the tool says
-# ------------------
-# Threshold and model are chosen on other events than those that they are judged by, night by night.
+# Forward significance
+# --------------------
+# Model and threshold are trained on earlier nights than the night that they are applied to.
 detection = excess.cross_val_detect(
     excess.OnOffForestClassifier(random_state=0), X, on, alpha=alpha, groups=night, strategy="forward", random_state=0
 )
@@ -78,7 +78,7 @@ test = excess.null_test(
 )
 print(test.verdict)
 fig, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
-axes.hist(largest, bins=20, color="tab:red", alpha=0.6, label="best of all cuts, labels drawn anew")
+axes.hist(largest, bins=20, color="tab:red", alpha=0.6, label="best of all cuts, random labels")
 axes.axvline(detection.significance, color="black", label="forward, by the likelihood")
 axes.set(xlabel="significance / sigma", ylabel="samples without a source")
 axes.legend()

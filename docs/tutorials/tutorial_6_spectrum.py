@@ -200,7 +200,7 @@ def fit_spectrum(datasets):
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # about keywords
+    warnings.simplefilter("ignore")  # of gammapy and astropy about header keywords
     datasets = Datasets([reduce_runs(selected, "selected")])
     law = fit_spectrum(datasets)
     print(datasets[0].info_dict()["sqrt_ts"])

@@ -45,9 +45,9 @@ print(observation)
 #        --source "7.6143 4.8610" --features energy,source_angle,conversion_type,theta -o pulsar
 
 # %%
-# What phases teach
-# -----------------
-# Each photon gets a likelihood ratio from a forest that was not trained on it.
+# Significance of cross-validated photons
+# ---------------------------------------
+# Each photon has a likelihood ratio from a forest that was not trained on it.
 forest = excess.OnOffForestClassifier(random_state=0)
 detection = excess.cross_val_detect(forest, observation.X, observation.on, alpha=observation.alpha, random_state=0)
 print(f"without a cut: {detection.uncut.significance:.1f} sigma")
