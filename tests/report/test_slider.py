@@ -68,4 +68,4 @@ def test_many_groups_have_fewer_stops_and_then_no_table(detections):
     assert explore(many)["groups"] is None
     table = ModelContent("x", many).tables["groups"]
     assert len(table.rows) == 300
-    assert table.note.startswith("The first 300 of 900 groups; groups.csv has all of them.")
+    assert table.note.startswith("The first 300 of 900 groups; `excess report --csv` writes all to groups.csv.")

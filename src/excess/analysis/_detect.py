@@ -102,7 +102,7 @@ def detect(
         Relative uncertainty of the exposure ratio; by default that of the configuration. See `cross_val_detect`.
     null_tests : bool or "auto", default="auto"
         Also search in every Off region, with all models. ``"auto"`` does so with the first model only, trained on the
-        first half of the groups and evaluated on the second, if there are at least two Off regions.
+        first half of the events in time and evaluated on the second, if there are at least two Off regions.
     title : str or None, default=None
         Title of the report, such as the observed source.
     keep_models : bool, default=False

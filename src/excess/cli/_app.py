@@ -35,7 +35,7 @@ _HELP = {
     "energy": "Column of true energies, or an expression of columns, in TeV; by default a known column.",
     "models": f"One of {_MODEL_NAMES}. Repeatable; the verdict refers to the first. By default forest; "
     "with references, hybrid and forest.",
-    "of": "Reference of the fraction in the plot and the effective area: all simulated gammas, or those that pass the "
+    "of": "Denominator of fractions in the plot and the effective area: all simulated gammas, or those that pass the "
     "quality cuts (quality).",
     "prefix": "Name the new columns PREFIX_score, PREFIX_signal_probability and PREFIX_selected.",
     "trained": "Model file of 'excess train', or output folder of 'excess detect --write-events'.",
@@ -48,7 +48,7 @@ app = typer.Typer(
     name="excess",
     help="Learn to detect a source from On and Off events only.",
     epilog="Add --debug to any command to show the traceback of an error. Exit codes: 0 success, 1 invalid input or "
-    "output, 2 wrong usage, 130 interrupted.",
+    "output, 2 invalid usage, 130 interrupted, 143 terminated.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

@@ -25,8 +25,8 @@ _HELP = {
     "alpha_error": "Relative uncertainty of alpha, such as 0.03; also in the configuration.",
     "bins": "Bins with their own threshold and calibration: a column and the edges between them, such as "
     "energy:1,5, or their number, such as energy:4.",
-    "chunk_rows": "Train a forest in chunks of this many events, for data larger than memory; without --join and "
-    "--off, and without a check for duplicate events in different files.",
+    "chunk_rows": "Train a forest in chunks of this many events, for data larger than memory; not with --join, "
+    "--on, --off, --alpha, --bins or references. Duplicate events in different files are not detected.",
     "config": "YAML file with features, cuts and regions; by default proposed from the content of the files.",
     "dask": "Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They need access to the "
     "files under the same paths.",
@@ -142,7 +142,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, wi
 Overwrite = Annotated[bool, _option(None, "overwrite", "--overwrite")]
 _nonzero = _checked(lambda jobs: jobs != 0, "must not be 0; -1 is all cores")
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of cores; -1 uses all.", callback=_nonzero)]
-_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet, ROOT or CSV, or folders of them"
+_FORMATS = "Event files: FACT, ctapipe or lstchain HDF5, FITS, Parquet, ROOT or CSV, or folders of them"
 
 
 def _expand_folders(paths: list[Path]) -> list[Path]:

@@ -172,7 +172,7 @@ class OnOffDataset:
     own_theta : ndarray of shape (n_events,) or None
         Angle to the centre of the event's own region in deg, scaled to the same cut; NaN for Off events of a ring.
     halo : OnOffDataset or None
-        Events beyond the cut on theta^2, up to the radius at which regions touch; for the likelihood only, see `widen`.
+        Events beyond the cut on theta^2, up to the radius at which regions touch; never counted, see `widen`.
     core : ndarray of bool of shape (n_events,) or None
         After `widen`, True for events inside the cut.
     near, share : ndarray of bool of shape (n_events,), and float

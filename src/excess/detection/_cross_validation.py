@@ -108,7 +108,7 @@ def cross_val_detect(
     direction : Direction or None, default=None
         Angles to the centre of the event's own region. The likelihood ratio is multiplied by a point spread function
         relative to a flat background, fitted on the training part of each fold. Events beyond the cut on theta^2 are
-        not counted; they enter the likelihood, and those labelled Off are used to train forests.
+        not counted; they enter the likelihood and the training of forests, unless out-of-bag scores get worse.
     sample_weight : array-like of shape (n_events,), default=None
         Event weights in training, for classifiers whose ``fit`` accepts them; hold-out events are not weighted.
         ``alpha`` must be correct for the weighted events, as it is if the weights do not depend on the label.
@@ -521,7 +521,7 @@ def _check_ratios(models: Mapping[str, Any]) -> None:
     for model in models.values():
         known = any(isinstance(part, OnOffMixin) for part in _nested(model))
         if not known and _base.score_method(model) != "predict_proba":
-            raise ValueError(f"{_NO_RATIO}; {type(model).__name__} has neither that nor predict_proba")
+            raise ValueError(f"{_NO_RATIO}; {type(model).__name__} has no likelihood ratio and no predict_proba")
 
 
 def reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:

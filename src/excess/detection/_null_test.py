@@ -90,7 +90,7 @@ class NullTest:
         values = self.significances
         if self.suspicious:
             worst = list(self.outcomes)[int(np.abs(values).argmax())]
-            shown = f"Off region {worst} shows {self.outcomes[worst].significance:.1f} sigma, where no source is"
+            shown = f"Off region {worst} shows {self.outcomes[worst].significance:.1f} sigma, but contains no source"
             why = "a feature depends on the region, or the regions are not equally exposed"
             return f"{shown}: {why}. Do not claim a detection."
         return f"Between {values.min():.1f} and {values.max():.1f} sigma: as expected where there is no source."

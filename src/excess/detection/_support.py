@@ -123,7 +123,7 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
         share = 100 * own[best] / len(on)
         sentence = (
             f"{own[best]:,} On events ({share:.1f} %) and {other[best]:,} Off events have {what} in feature {name!r}: "
-            "a missing measurement, a dead channel or a rounded number in On only; a source would be spread. "
+            "a missing measurement, a dead channel or a rounded number in On only; signal values would vary. "
             "Process both alike, or exclude these events or the feature."
         )
         numbers = {"n_on": float(own[best]), "n_off": float(other[best]), "significance": float(significance[best])}

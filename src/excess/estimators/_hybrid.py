@@ -193,7 +193,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
             shared = sorted(present & set(np.asarray(seen).tolist()))
             if shared:
                 raise ValueError(
-                    f"reference {name!r} was trained on events of group {shared[0]!r}, which is among these"
+                    f"reference {name!r} was trained on events of group {shared[0]!r}; pass events of other groups"
                 )
 
     def _get_state(self) -> _HybridState:
@@ -205,7 +205,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
                 column = None
                 models[number] = model_bytes(f"reference {name!r}", reference, instead)
             described.append({"name": name, "column": column, "trained_on": (self.trained_on or {}).get(name)})
-        learners = {name: model_bytes(f"what learns {name}", model) for name, model in self.estimators_.items()}
+        learners = {name: model_bytes(f"classifier {name!r}", model) for name, model in self.estimators_.items()}
         text = as_json({"references": described, "members": list(self.reference_weights_), "learners": list(learners)})
         return _HybridState(
             models,

@@ -415,8 +415,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     Parameters
     ----------
     n_estimators : int, default=300
-        Number of trees. With leaf sizes that are ``"auto"``, it falls with the square root of the number of events
-        from 25,000 events on, down to 100 (unless this parameter is less).
+        Number of trees. With ``min_samples_leaf="auto"``, it is multiplied by ``(25_000 / n_events) ** 0.75`` above
+        25,000 events, down to 100, or to this parameter if it is smaller.
     alpha : float or None, default=None
         Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     criterion : {"mixed", "information", "li_ma"}, default="mixed"
@@ -491,7 +491,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     If leaf sizes are ``"auto"``, features and configurations are chosen on a keyed sample of 25,000 events, or of up to
     120,000 if these show no clear signal. Above 25,000 events, the bag of a tree is thinned to the geometric mean of
-    25,000 and the number of events, and a tree has at most 2,048 leaves, so the cost of trees increases with the square
+    25,000 and the number of events, and a tree has at most 2,048 leaves, so the cost per tree increases with the square
     root of the number of events.
 
     ``predict`` uses ``threshold_``, not the larger of the two probabilities. With ``groups``, such as nights, a tree

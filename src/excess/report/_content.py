@@ -416,7 +416,7 @@ def shorten(table: Table, file: str, max_rows: int) -> Table:
     n_rows = len(table.rows)
     if n_rows <= max_rows:
         return table
-    note = f"The first {max_rows} of {n_rows} {table.label}; {file} has all of them. {table.note}"
+    note = f"The first {max_rows} of {n_rows} {table.label}; `excess report --csv` writes all to {file}. {table.note}"
     return table._replace(rows=table.rows[:max_rows], note=note)
 
 
