@@ -450,6 +450,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("apply", "good", "good"), "is not a model file of excess"),
         (("apply", "saved", "missing.hdf5"), "width"),
         (("apply", "saved", "good", "absent.hdf5", "--dask", "nowhere"), "absent.hdf5: does not exist"),
+        (("apply", "saved", "good", "absent_*.hdf5", "--dask", "nowhere"), "no file matches this pattern"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

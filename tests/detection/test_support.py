@@ -229,5 +229,7 @@ def test_functions_of_one_feature_are_no_copies():
     rng = np.random.default_rng(0)
     on = np.repeat([True, False], [618, 1108])
     x = rng.exponential(size=len(on))
-    for other in (np.log10(x), -(x**2)):
+    for other in (np.log10(x), -(x**2), np.abs(x - 1)):
         assert codes(np.column_stack([x, other]), on) == []
+    again = np.concatenate([np.arange(618), np.arange(618), np.arange(618, len(on))])  # On events are repeated
+    assert codes(np.column_stack([x, np.log10(x)])[again], on[again]) == ["copies"]

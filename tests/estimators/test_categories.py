@@ -161,8 +161,10 @@ def test_stacking_with_its_default_final_estimator():
     X = X[["a", "b"]].to_numpy()
     members = [("forest", excess.OnOffForestClassifier(10, alpha=ALPHA, random_state=0)),
                ("peer", RandomForestClassifier(10, random_state=0))]  # fmt: skip
-    stacked = StackingClassifier(members, cv=3).fit(X, on)
-    assert average_precision_score(truth, stacked.predict_proba(X)[:, 1]) > 2 * truth.mean()
+    stacked = StackingClassifier(members, cv=3)
+    found = excess.cross_val_detect(stacked, X, on, alpha=ALPHA, cv=2, strategy="pooled", random_state=0)
+    assert found.significance > 5  # it has predict_proba after fit only
+    assert average_precision_score(truth, stacked.fit(X, on).predict_proba(X)[:, 1]) > 2 * truth.mean()
 
 
 def test_sparse_events_are_rejected():

@@ -27,7 +27,7 @@ def grow(
         for key, kind in zip(keys, kinds, strict=True)
     ]
     settings = ensemble.GrowthSettings(max_depth, alpha, np.arange(events.n_features))
-    return ensemble.grow_trees(events, trees, settings, n_threads)
+    return ensemble.grow_trees(events, trees, settings, n_threads, None)
 
 
 class TestRandomNumbers:

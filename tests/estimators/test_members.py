@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from excess import OnOffForestClassifier, load, on_off_likelihood
 from excess._utils.rng import bootstrap_weights, derive_key
+from excess.estimators import _random_forest
 from excess.estimators._base import EventWeights, calibrated_log_likelihood, make_bag
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.splitting import SPLITTERS
@@ -122,7 +123,7 @@ class TestShares:
                 for i, key in enumerate(ensemble.tree_keys(seed, 30, first=number, step=len(kinds)))
             ]
             assert own[:2] == member[:2]
-            tables = ensemble.grow_trees(events, trees, ensemble.GrowthSettings(None, ALPHA, np.arange(12)), 1)
+            tables = ensemble.grow_trees(events, trees, ensemble.GrowthSettings(None, ALPHA, np.arange(12)), 1, None)
             grown = GrownTrees.from_tables(tables, events.edges, "fraction", ALPHA, prior=0.5)
             bagged = grown.bagged(np.array([tree.key for tree in trees]))
             counts = np.zeros((2, N_CELLS), dtype=np.int64)
@@ -206,6 +207,36 @@ class TestSame:
             assert [type(own.log_likelihood) for own in loaded.members_] == len(model.members_) * [float]
             np.testing.assert_array_equal(loaded.used_features_, model.used_features_)
             assert loaded.used_features_.dtype == np.bool_
+
+
+class TestManyEvents:
+    """Bags and numbers of trees of forests on more events than the choice needs."""
+
+    @pytest.fixture
+    def grown(self, monkeypatch):
+        for name, value in (("CHOICE_EVENTS", 400), ("WEAK_CHOICE_EVENTS", 1500), ("BAG_EVENTS", 400)):
+            monkeypatch.setattr(_random_forest, name, value)
+        calls, grow_trees = [], ensemble.grow_trees
+        monkeypatch.setattr(ensemble, "grow_trees", lambda *a: calls.append(a[:3]) or grow_trees(*a))
+        return calls
+
+    def test_strong_signals_need_fewer_trees_and_events(self, grown):
+        X, y = smooth_problem(0, 6000)
+        forest = OnOffForestClassifier(300, ALPHA, random_state=0).fit(X, y)
+        assert len(forest._trees.flat.depths) == 100
+        events, trees, settings = grown[-1]
+        assert len(events.records) == 6000
+        assert len(trees) == 100
+        assert int(settings.limit) / 2**32 == pytest.approx((400 / 6000) ** 0.5, rel=1e-6)
+        assert max(len(events.records) for events, _, _ in grown[:-1]) <= 1500
+
+    def test_search_ends_where_no_signal_is_visible(self, grown):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(6000, 12)), rng.random(6000) < 1 / 6
+        OnOffForestClassifier(120, ALPHA, random_state=0).fit(X, y)
+        on_sample = [settings for events, _, settings in grown if len(events.records) == 1500]
+        assert [len(settings.used) for settings in on_sample] == [12, 8]  # all features, and those of a scan of pairs
+        assert [int(settings.limit) == 2**32 for settings in on_sample] == [False, True]
 
 
 class TestConfiguration:

@@ -36,7 +36,7 @@ def test_histograms_of_nodes_equal_naive_counts(events, weighted):
     keys = ensemble.tree_keys(1, 3)
     shapes = [ensemble.TreeSettings(key, criterion, BEST, 5, 2) for key, criterion in zip(keys, [0, 1, 0], strict=True)]
     settings = ensemble.GrowthSettings(3, 0.6, np.arange(6))
-    trees = predictor.flatten(ensemble.grow_trees(binned, shapes, settings, 1))
+    trees = predictor.flatten(ensemble.grow_trees(binned, shapes, settings, 1, None))
     packed = predictor.pack_nodes(trees.nodes, 255)
     wanted = np.flatnonzero(predictor.leaf_mask(trees))[1::2]
     slots = np.full(len(trees.nodes), -1, dtype=np.int32)

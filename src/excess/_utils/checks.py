@@ -292,7 +292,8 @@ def check_regular_file(path: Path) -> None:
         try:
             kind = kind_of_file(path)
         except FileNotFoundError as error:
-            raise EventFileError(f"{path}: does not exist") from error
+            problem = "no file matches this pattern" if set("*?[") & set(path.name) else "does not exist"
+            raise EventFileError(f"{path}: {problem}") from error
     if kind is not None:
         raise EventFileError(f"{path}: is {kind}")
 

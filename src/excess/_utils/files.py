@@ -132,7 +132,7 @@ def prepare_folder(folder: Path) -> Path:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        reason = error.strerror or error
+        reason = "it is a file" if folder.is_file() else error.strerror or error
         raise EventFileError(f"{folder}: cannot be used as output folder: {reason}; choose another one") from error
     return folder
 
@@ -177,7 +177,7 @@ def check_outputs(
         if output.is_dir():
             raise EventFileError(f"{output}: is a folder, not a file; choose another output")
         if os.path.lexists(output) and not overwrite and not is_own(output):
-            problem = "already exists, and was not written by this command"
+            problem = "already exists"
             raise EventFileError(f"{output}: {problem}; choose another output, {OR_OVERWRITE}")
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.util import find_spec
 from os import PathLike
@@ -91,7 +91,7 @@ def claim_run_folder(
         yield target
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """Result of an analysis.
 
@@ -117,11 +117,6 @@ class Run:
         Differences between simulated and observed events, if a simulation was given.
     fold_models : FoldModels or None
         Models of the folds of the first model, if `detect` was called with ``keep_models=True``.
-
-    See Also
-    --------
-    detect : Compute a run.
-    read_run : Read a run from its folder.
     """
 
     detections: Mapping[str, Detection]
@@ -131,9 +126,9 @@ class Run:
     observed: dict[str, Any]
     record: dict[str, Any]
     config: str
-    events: pd.DataFrame = field(repr=False)
+    events: pd.DataFrame
     simulation: SimulationAgreement | None = None
-    fold_models: FoldModels | None = field(default=None, repr=False)
+    fold_models: FoldModels | None = None
 
     @property
     def alpha(self) -> float:

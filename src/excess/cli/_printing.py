@@ -76,7 +76,7 @@ def print_run(run: Run, models: Any) -> None:
     signal = first.likelihood
     if signal is not None and signal.n_signal > 0:
         number = with_error(signal.n_signal, signal.n_signal_error)
-        where = "" if first.core is None else ", inside and beyond the cut on theta^2"
+        where = ", inside and beyond the cut on theta^2" if (first.in_likelihood & ~first.held_out).any() else ""
         console.print(f"Signal events by the {first.strategy} likelihood: {number}{where}.")
     if run.verdict.feasible and first.containment_radius is not None:
         console.print(f"68 % of the signal within {with_error(*first.containment_radius, '.3f')} deg.")

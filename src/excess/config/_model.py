@@ -430,7 +430,7 @@ class AnalysisConfig(Settings):
     features: tuple[str, ...] = Field(default=FEATURES, min_length=1, max_length=MOST_FEATURES)
     """Columns and derived features used to train models."""
     derived_features: dict[str, str] = DERIVED_FEATURES
-    """Additional features: names and their expressions."""
+    """New columns: names and their expressions. List them in features to train on them."""
     quality_cuts: tuple[str, ...] = Field(default=QUALITY_CUTS, max_length=MOST_CUTS)
     """Conditions on events, as expressions."""
     groups: str = Field(default="night", min_length=1)

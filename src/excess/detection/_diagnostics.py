@@ -164,6 +164,8 @@ def _describe_learning(detection: Detection) -> str:
     uncut = detection.uncut.significance
     gain, error = detection.significance - uncut, _improvement_error(detection)
     if gain > _REQUIRED_IMPROVEMENT * error:
+        if detection.theta is not None and detection.contrasts["cut"] < _REQUIRED_CONTRAST:
+            return ", and the directions of events separate it from the background."
         return ", and the classifier learned it from these labels."
     difference = f"it changes the {uncut:.1f} sigma of all events without a cut by {with_error(gain, error)}"
     return f", but learning did not improve significantly: {difference}."
@@ -294,7 +296,9 @@ def _check_totals(found: Detection) -> WarningSign | None:
 
 def _check_alpha(found: Detection) -> WarningSign | None:
     """Compare alpha with On/Off of the least signal-like events, including those beyond the cut on theta^2."""
-    angle, features = found.own_theta, found.contrasts["cut"]  # the likelihood may also know the direction
+    angle, features = found.own_theta, found.contrasts["cut"]
+    if found.point_spread is None:  # otherwise, the likelihood includes the directions
+        features = float(np.nanmax(list(found.contrasts.values())))
     far = np.zeros(0, dtype=np.bool_) if angle is None else angle > FAR * float(np.nanmax(angle))
     if found.core is None or not far.any() or (far & found.core).any():  # no events far beyond the cut on theta^2
         quiet, leak = _background_like(found, _LOWEST), _LARGEST_LEAK

@@ -35,7 +35,7 @@ _LONG_GAP = 25.0  # expected Off events in a gap
 _LARGEST_OVERLAP = 0.02  # maximum fraction of the training events of a model among new events
 _MAX_NEIGHBOURS = 5_000  # maximum number of On and of Off events among which neighbours are searched
 _N_QUERIES = 1_000
-_N_NEAREST, _SAME_ORDER = 30, 0.999  # neighbours, and rank correlation with a feature that is a function of another
+_N_NEAREST = 30
 _MAX_DIMENSIONS = 12
 _NEAR = 0.02  # distance to the nearest neighbour relative to the 30th below which it is a copy (minimum)
 _NEAR_SHARE = 0.01  # fraction of Off events with a neighbour at this distance
@@ -234,17 +234,17 @@ def _find_copies(values: FloatArray, on: BoolArray) -> tuple[WarningSign, ...]:
     n = min(int(np.count_nonzero(on)), int(np.count_nonzero(~on)), _MAX_NEIGHBOURS)
     if len(fine) < 2 or n < 10 * _N_NEAREST:
         return ()
-    ranks = np.stack([rankdata(values[:, j], method="dense") / n_distinct[j] for j in fine], axis=1)
-    # functions of another feature leave events on a line, where ranks have smallest distances
-    ranks, ratios = ranks[:, ~np.triu(np.abs(np.corrcoef(ranks.T)) > _SAME_ORDER, 1).any(axis=0)], []
-    for own in (ranks[on], ranks[~on]) if ranks.shape[1] > 1 else ():
+    ratios = []
+    for own in (values[on][:, fine], values[~on][:, fine]):
         # neighbours in the first feature, so an event and its copy are both included or not
         middle = (len(own) - n) // 2
         own = own[np.argsort(own[:, 0], kind="stable")[middle : middle + n]]
+        # ranks among as many events in On and Off, whose spacing is the same if one feature is a function of another
+        own = rankdata(own, method="dense", axis=0) / n
         distance = cKDTree(own).query(own[bottom_rows(n, _N_QUERIES)], _N_NEAREST + 1)[0]
         far = distance[:, -1] > 0
         ratios.append(distance[far, 1] / distance[far, -1])
-    if min(map(len, ratios), default=0) < _N_QUERIES / 10:
+    if min(map(len, ratios)) < _N_QUERIES / 10:
         return ()
     limit = max(float(np.quantile(ratios[1], _NEAR_SHARE)), _NEAR)
     shares = [float(np.mean(own <= limit)) for own in ratios]

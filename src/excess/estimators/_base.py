@@ -479,9 +479,10 @@ def score_events(estimator: Any, X: Any) -> FloatArray:
 
 def score_method(estimator: Any) -> str:
     """Return the name of the method that scores events; raise TypeError if there is none."""
-    for name in ("predict_proba", "decision_function"):
-        if hasattr(estimator, name):
-            return name
+    for owner in (estimator, type(estimator)):  # some methods, as of stacked classifiers, exist only after fit
+        for name in ("predict_proba", "decision_function"):
+            if hasattr(owner, name):
+                return name
     raise TypeError(f"estimator must have predict_proba or decision_function; {type(estimator).__name__} has neither")
 
 

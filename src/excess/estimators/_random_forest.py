@@ -33,21 +33,22 @@ from excess.stats._kernels import count_labels, count_labels_without
 from excess.stats._thresholds import OutOfBagRule, ThresholdCurve, out_of_bag_rule
 
 PILOT_TREES, MOST_PILOT_TREES = 30, 100  # of a member's first small forest: more, where events are few
-ASSESSING_TREES = 60, 40  # of each member that assesses features, if its trees are part of the forest, and otherwise
+ASSESSING_TREES, FEWER_TREES = 60, 40  # of each member that assesses features; fewer on a sample of the events
 N_CELLS = 1 << 16  # cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood
 _STEPS = 1024  # steps of an event in which the weights of events are counted in these cells
 _TEMPERATURE = 8.0  # a member whose log-likelihood of the labels is smaller by so much has 1/e of the weight
-_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25  # in log-likelihood, to try small leaves or omit features, and for each
+_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25  # in log-likelihood, to try small leaves or omit features; per omitted one
 CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000  # events on which is chosen, also where the signal is weak
 BAG_EVENTS = 25_000  # a tree sees the geometric mean of this number and that of all events, if that is more
 MAX_LEAVES = 2048  # of a tree of a chosen member
 _WEAK_GAIN = 20.0  # in log-likelihood
-_FEWEST_TREES = 100  # unless fewer are wanted, on any number of events
+_FEW_TREES = 100  # unless fewer are wanted, on any number of events
 _SHARE_DROPPED = 0.3  # of the features that are left, in each step of their elimination
 N_SCANNED, _N_CELLS = 8, 16  # features that are left by a scan of pairs, where the signal is weak, and cells of each
 _MOST_SCANNED = 64  # features whose pairs are scanned
 _LARGEST_LOSS, _PATIENCE = 20.0, 2  # in log-likelihood, and steps without a gain, after which the elimination ends
 
+_Trees = dict[int, list[Any]]  # the first trees of members
 LabelCounts = NDArray[Any]  # Off and On in each cell of scores: (..., 2, N_CELLS); floats if events have weights
 
 
@@ -98,7 +99,7 @@ class MemberShare(NamedTuple):
     splitter: str
     min_samples_leaf: int
     max_features: int  # features considered by a node
-    log_likelihood: float  # of its first small forest; NaN if there is none
+    log_likelihood: float  # of its first small forest, extrapolated to all trees; NaN if there is none
     n_trees: int
 
 
@@ -159,7 +160,7 @@ class _Assessed(NamedTuple):
     log_likelihood: float
     gain: float  # in log-likelihood, relative to a constant probability
     n_trees: int  # of each member
-    grown: dict[int, list[Any]]  # the first trees of each
+    grown: _Trees
 
 
 class _Choice(NamedTuple):
@@ -168,7 +169,7 @@ class _Choice(NamedTuple):
     used: NDArray[np.int64]
     n_trees: list[int]
     likelihood: dict[int, float]
-    grown: dict[int, list[Any]]  # the first trees of members
+    grown: _Trees
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ class ForestPlan:
     given: Configuration | None = None  # a previous choice
 
     def grow(self, grower: TreeGrower) -> GrownForest:
-        """Grow the forest; the progress bar counts trees, but for those of forests on fewer features."""
+        """Grow the forest; the progress bar counts trees, except those of forests on fewer features."""
         chooses, n = len(self.members) > 1 and self.given is None, self._n_pilot(grower.n_events)
         n_tried = len(self.members) * n + len(self._assessors) * max(self._n_assess(grower) - n, 0) * self.screens
         with progress_bar("Growing trees", self.n_trees + chooses * n_tried, shown=self.verbose) as tick:
@@ -229,7 +230,7 @@ class ForestPlan:
         return min(max(PILOT_TREES, min(PILOT_TREES * CHOICE_EVENTS // n_events, MOST_PILOT_TREES)), self.n_trees)
 
     def _n_assess(self, grower: TreeGrower) -> int:
-        return min(ASSESSING_TREES[grower.n_events > CHOICE_EVENTS], self.n_trees)
+        return min(FEWER_TREES if grower.n_events > CHOICE_EVENTS else ASSESSING_TREES, self.n_trees)
 
     @property
     def _assessors(self) -> list[int]:
@@ -242,25 +243,27 @@ class ForestPlan:
 
     def _choose(self, grower: TreeGrower, tick: Tick) -> _Choice:
         """Choose features, members and the number of trees on a sample of the events."""
-        used, grown = np.arange(grower.n_features), dict[int, list[Any]]()
+        used, grown, reduction = np.arange(grower.n_features), _Trees(), 0.75
         if self.screens:
             sample, assessed = self._screen(grower, tick)
             used, grown = assessed.used, assessed.grown
+            if sample.n_events > CHOICE_EVENTS and assessed.gain < _WEAK_GAIN:  # the scatter of trees hides the signal
+                reduction = 0.0
         else:
             sample = grower.sample(CHOICE_EVENTS)
         sizes = [self._sizes(member, grower, used)[0] for member in self.members]
-        likelihood = self._try_members(sample, used, sizes, grown, tick)
+        enough = math.ceil(self.n_trees * (CHOICE_EVENTS / grower.n_events) ** reduction)
+        enough = min(max(enough, _FEW_TREES), self.n_trees)  # trees on large bags have a smaller variance
+        likelihood = self._try_members(sample, used, sizes, grown, enough, tick)
         tried = np.array([likelihood.get(number, -np.inf) for number in range(len(self.members))])
         weights = np.exp((tried - tried.max()) / _TEMPERATURE)
-        # trees on large bags have a smaller variance
-        enough = max(_FEWEST_TREES, math.ceil(self.n_trees * (CHOICE_EVENTS / grower.n_events) ** 0.75))
         whole = sample.n_events == grower.n_events  # these trees are then part of the forest
-        return _Choice(used, share_trees(weights, min(enough, self.n_trees)), likelihood, grown if whole else {})
+        return _Choice(used, share_trees(weights, enough), likelihood, grown if whole else {})
 
     def _try_members(
-        self, sample: GrowerInMemory, used: NDArray[np.int64], sizes: list[int], grown: dict[int, list[Any]], tick: Tick
+        self, sample: GrowerInMemory, used: NDArray[np.int64], sizes: list[int], grown: _Trees, enough: int, tick: Tick
     ) -> dict[int, float]:
-        """Add the first trees of members, and return likelihoods, extrapolated from these trees to all."""
+        """Add the first trees of members, and return likelihoods, extrapolated from these trees to ``enough``."""
         alike: dict[Any, list[int]] = {}
         for number in sorted(range(len(self.members)), key=lambda number: -self.members[number].min_samples_leaf):
             member = self.members[number]
@@ -280,11 +283,11 @@ class ForestPlan:
             # few trees lose likelihood in inverse proportion to their number, those with small leaves most
             found = np.array(self._log_likelihoods(sample.count_scores(forests))).reshape(-1, 3)
             whole, halves = found[:, 0], found[:, 1:].mean(axis=1)
-            likelihood.update(zip(numbers, (whole + (1 - n / self.n_trees) * (whole - halves)).tolist(), strict=True))
+            likelihood.update(zip(numbers, (whole + (1 - n / enough) * (whole - halves)).tolist(), strict=True))
 
         try_some([number for family in alike.values() for number in family[:2]])
         tried = list(alike.values())
-        for place in range(2, max(map(len, tried))):  # clearly smaller leaves, as long as that is clearly better
+        for place in range(2, max(map(len, tried))):  # smaller leaves while the gain exceeds the least one
             tried = [own for own in tried if len(own) > place and 1.5 * sizes[own[place]] <= sizes[own[place - 1]]]
             tried = [own for own in tried if likelihood[own[place - 1]] > likelihood[own[place - 2]] + _LEAST_GAIN]
             if tried:
@@ -295,7 +298,7 @@ class ForestPlan:
     def _screen(self, grower: TreeGrower, tick: Tick) -> tuple[GrowerInMemory, _Assessed]:
         """Return the sample for the choice, and the best set of features found on it."""
         sample, n, patience = grower.sample(CHOICE_EVENTS), self._n_assess(grower), _PATIENCE
-        first = self._assess(sample, np.arange(grower.n_features), n)
+        quick = sample, (first := self._assess(sample, np.arange(grower.n_features), n))
         tick(n * len(self._assessors))
         if first.gain < _WEAK_GAIN and grower.n_events > CHOICE_EVENTS:  # a weak signal requires more events
             enough = math.ceil(CHOICE_EVENTS * _WEAK_GAIN / max(first.gain, 1.0))  # the gain increases with them
@@ -305,10 +308,13 @@ class ForestPlan:
         if first.gain < _WEAK_GAIN and len(first.used) > N_SCANNED:
             pairs = sample.scan_pairs(self._rank(sample, first)[-_MOST_SCANNED:])
             # small differences need more trees, and weak signals all events
-            few, thins = self._assess(sample, pairs, 2 * n, thins=False), False
-            if few.gain <= max(first.gain, _LEAST_GAIN) and sample.n_events > CHOICE_EVENTS:
-                return sample, first  # no signal is found, and further steps would be slow
-            best, patience = few if few.gain > first.gain else first, 2 * _PATIENCE
+            more, thins, patience = min(ASSESSING_TREES, self.n_trees), False, 2 * _PATIENCE
+            few = self._assess(sample, pairs, 2 * more, thins)
+            if sample.n_events > CHOICE_EVENTS:
+                if max(first.gain, few.gain) < _LEAST_GAIN:
+                    return quick  # no signal is visible, and further steps would be slow
+                first = self._assess(sample, first.used, more, thins)
+            best = few if few.gain > first.gain else first
         last, n_worse = best, 0
         while len(last.used) > 1 and n_worse < patience and last.gain > best.gain - _LARGEST_LOSS:
             n_dropped = max(1, int(_SHARE_DROPPED * len(last.used)))
@@ -316,6 +322,9 @@ class ForestPlan:
             best, n_worse = (last, 0) if last.gain > best.gain else (best, n_worse + 1)
         if best.gain - first.gain < _LEAST_GAIN + _GAIN_PER_FEATURE * (len(first.used) - len(best.used)):
             best = first
+        if not thins and sample.n_events > BAG_EVENTS:  # the forest has smaller bags than these trees
+            tick(-self._n_pilot(sample.n_events) * len(self._assessors))  # they will be grown again
+            best = best._replace(grown={})
         return sample, best
 
     def _rank(self, sample: GrowerInMemory, found: _Assessed) -> NDArray[np.int64]:
@@ -331,7 +340,7 @@ class ForestPlan:
         forest = sample.assemble(tables).bagged(_keys(trees))
         counts = sample.count_scores([forest])
         likelihood = self._log_likelihoods(counts)[0]
-        first = {number: tables[i * n : (i + 1) * n][: ASSESSING_TREES[0]] for i, number in enumerate(numbers)}
+        first = {number: tables[i * n : (i + 1) * n][:ASSESSING_TREES] for i, number in enumerate(numbers)}
         return _Assessed(used, forest, likelihood, likelihood - _constant_likelihood(counts[0]), n, first)
 
     def _log_likelihoods(self, counts: LabelCounts) -> list[float]:
@@ -416,7 +425,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
     ----------
     n_estimators : int, default=300
         Number of trees. With ``min_samples_leaf="auto"``, it is multiplied by ``(25_000 / n_events) ** 0.75`` above
-        25,000 events, down to 100, or to this parameter if it is smaller.
+        25,000 events, down to 100, or to this parameter if it is smaller, unless the signal is weak.
     alpha : float or None, default=None
         Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     criterion : {"mixed", "information", "li_ma"}, default="mixed"
@@ -472,8 +481,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
         Signal probability as a function of the score, from these events.
     members_ : tuple of MemberShare
         Configurations of trees that were tried: ``splitter``, ``min_samples_leaf``, ``max_features``, the out-of-bag
-        ``log_likelihood`` of a small forest (NaN if none was grown: a single configuration, or leaves that are too
-        small), and the number of trees in the forest (``n_trees``).
+        ``log_likelihood`` of a small forest, extrapolated to all trees (NaN if none was grown: a single
+        configuration, or smaller leaves that were not tried), and the number of trees in the forest (``n_trees``).
     used_features_ : ndarray of bool of shape (n_features,)
         False for uninformative features, which were excluded.
     configuration_ : str

@@ -553,7 +553,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         tree = ensemble.TreeSettings(ensemble.tree_keys(seed, 1)[0], *kind, *sizes)
         settings = ensemble.GrowthSettings(max_depth, alpha, np.arange(X.shape[1]), bootstrap=False)
         events = self._bin_events(X, on, 1, bag)
-        tables = ensemble.grow_trees(events, [tree], settings, n_threads=1)
+        tables = ensemble.grow_trees(events, [tree], settings, 1, None)
         trees = GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
         return trees if weights is None else replace(trees, n_on=trees.n_on / factor, n_off=trees.n_off / factor)
 

@@ -278,7 +278,7 @@ class ModelContent:
 
     def _amounts(self, statistic: str) -> list[Number]:
         """Return the signal by the likelihood, or the counts of the cut."""
-        counts, likelihood = self.detection.counts, self.detection.likelihood
+        found, counts, likelihood = self.detection, self.detection.counts, self.detection.likelihood
         if statistic == "cut" or likelihood is None:
             return [
                 Number("On", f"{counts.n_on:,.0f}", "selected events from the On region"),
@@ -287,10 +287,10 @@ class ModelContent:
             ]
         low, high = likelihood.strength_interval
         amount = with_error(likelihood.n_signal, likelihood.n_signal_error)
-        where = "" if self.detection.core is None else ", inside and beyond the cut on θ²"
+        where = ", inside and beyond the cut on θ²" if (found.in_likelihood & ~found.held_out).any() else ""
         strength = f"{likelihood.strength:.3g} ({low:.3g} to {high:.3g})".replace("inf", "∞")
         rows = [
-            Number("Signal events", amount, f"expected number among the On events{where}"),
+            Number("Signal events", amount, f"expected number among the On events ({self.strategy}){where}"),
             Number("Signal strength", strength, "signal events per Off event, with the interval of one sigma"),
         ]
         if self.detected and self.detection.containment_radius is not None:

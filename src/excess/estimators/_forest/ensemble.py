@@ -220,11 +220,7 @@ class _Scratch(NamedTuple):
 
 
 def grow_trees(
-    events: BinnedEvents,
-    trees: Sequence[TreeSettings],
-    settings: GrowthSettings,
-    n_threads: int,
-    tick: Tick | None = None,
+    events: BinnedEvents, trees: Sequence[TreeSettings], settings: GrowthSettings, n_threads: int, tick: Tick | None
 ) -> list[NDArray[np.int64]]:
     """Grow trees and return their nodes."""
     codes, n_codes, mask = events.codes, events.n_codes, binning.code_mask(events.codes)
@@ -326,8 +322,7 @@ def mean_scores(
     """Return each event's mean value over all trees."""
     scores = np.zeros(len(X))
     _for_encoded_rows(predictor.score_rows, X, edges, trees, n_threads, values, scores)
-    scores /= len(trees.depths)
-    return scores
+    return scores / len(trees.depths)
 
 
 def mean_contributions(
@@ -405,7 +400,7 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
             keys = tree_keys(0, 1)
             settings = GrowthSettings(2, 1.0, np.arange(X.shape[1]))
             tree = TreeSettings(keys[0], 0, 0, 1, X.shape[1])
-            trees = predictor.flatten(grow_trees(events, [tree], settings, n_threads=1))
+            trees = predictor.flatten(grow_trees(events, [tree], settings, 1, None))
             values = np.zeros(len(trees.nodes))
             score_out_of_bag(events.codes, 0, [BaggedTrees(trees, values, keys)], n_threads=1)
             mean_scores(few, events.edges, trees, values, n_threads=1)
