@@ -193,10 +193,10 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="run nothing, write the page only")
     given = parser.parse_args()
     names = [] if given.page else given.names or list(STUDIES)
-    for name in names:
-        if not STUDIES[name].is_possible:
-            print(f"{name} is left out: it requires a folder of data in EXCESS_DATA", file=sys.stderr)
-    failed = [name for name in names if STUDIES[name].is_possible and run(name)]
+    left_out = [name for name in names if not STUDIES[name].is_possible]
+    for name in left_out:
+        print(f"{name} is left out: it requires a folder of data in EXCESS_DATA", file=sys.stderr)
+    failed = [name for name in names if name not in left_out and run(name)] + (left_out if given.names else [])
     write_page()
     for name in failed:
         print(f"{name} has failed", file=sys.stderr)

@@ -4,7 +4,7 @@
     python -m studies.likelihood_gain --seeds 3    three of them; --first 40 begins with another seed
     python -m studies.likelihood_gain --data DIR   also the dimuons of DIR/cms/upsilon.npz
 
-Result of 2026-11-18 (commit 1845fd2), ``--first 40``, means in sigma of the forest without direction:
+Result of 2026-11-18 (commit b470969), ``--first 40``, means in sigma of the forest without direction:
 
     no cut 13.21; cut 18.31, likelihood 21.19; forward: cut 15.44, likelihood 19.69
     commit a6619e0 on the same events: cut 18.04, likelihood 21.11; forward: cut 15.19, likelihood 18.07

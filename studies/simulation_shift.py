@@ -1,7 +1,7 @@
 """Significance with simulations that are right, and with simulations that are wrong.
 
     python -m studies.simulation_shift --figure shift.png     seeds 0 to 4 (about a quarter of an hour)
-    python -m studies.simulation_shift --noise                a reference of noise, and one that knows the truth
+    python -m studies.simulation_shift --noise                also a reference of noise, and one that is the truth
 
 Every feature of simulated gammas and of protons is shifted by so many of its standard deviations, times a normal draw,
 other draws for gammas and for protons. Whole numbers are rounded, and zeros stay zeros (an image without leakage):
@@ -140,14 +140,13 @@ def main() -> None:
     """Run the measurements selected by the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figure", type=Path, help="draw the three curves into this file")
-    parser.add_argument("--noise", action="store_true", help="uninformative and perfect references")
+    parser.add_argument("--noise", action="store_true", help="also uninformative and perfect references")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=5, help="number of simulated observations")
     arguments = parser.parse_args()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     if arguments.noise:
         measure_extremes(seeds)
-        return
     values = measure_shifts(seeds)
     for row, shift in enumerate(SHIFTS):
         means = ", ".join(

@@ -9,17 +9,17 @@ other five; "half" is a model that was trained on three nights and applied to th
 of four event types of all nights; "best cut" has the smallest error of the amplitude among the tuned cut and the cuts
 at the borders of the types, chosen in the same data; "no cut" are all events.
 
-Result of 2026-11-18 (commit eea7458, ``--first 401``), index and amplitude:
+Result of 2026-11-18 (commit b470969, ``--first 401``), index and amplitude:
 
                 truth within errors    mean pull       error of half / own    error of best cut / own
-    no cut         17, 12 of 25      -0.04, -0.13          1.39, 1.14              0.82, 0.75
-    all nights     20, 19 of 25      -0.13, -0.21          1.54, 1.43              0.91, 0.94
+    no cut         17, 12 of 25      -0.04, -0.13          1.39, 1.14              0.81, 0.75
+    all nights     18, 16 of 25      -0.25, -0.31          1.56, 1.45              0.92, 0.95
     half           16, 13 of 25       0.15, -0.35          1, 1                    0.60, 0.66
-    types          20, 14 of 25      -0.12, -0.28          1.81, 1.64              1.07, 1.08
-    best cut       20, 14 of 25      -0.14, -0.32          1.70, 1.52              1, 1
+    types          21, 16 of 25      -0.10, -0.26          1.82, 1.65              1.06, 1.07
+    best cut       19, 15 of 25      -0.11, -0.29          1.71, 1.54              1, 1
 
 Errors of mean pulls are 0.2 to 0.3; pulls of amplitudes without a cut have a standard deviation of 1.4, those of all
-nights of 0.9.
+nights of 1.1.
 
 With energy (2026-11-18, commit 90ba1c9, ``--first 301 --with-energy``), where the reconstructed energy was a feature
 and the efficiency had 5 bins per decade, index and amplitude:

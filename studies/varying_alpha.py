@@ -10,7 +10,7 @@ it. There is no source. A forest searches for one with the exposure ratio of eac
 significances, the shares beyond 1.645 (nominal 0.05) and 2.33 (nominal 0.01) with their binomial errors, and how often
 the warning about the ratio of On to Off by group was given.
 
-Result of 2026-11-18 (commit 1845fd2), mean, standard deviation, above 1.645 and above 2.33; On 761, Off 3,794:
+Result of 2026-11-18 (commit b470969), mean, standard deviation, above 1.645 and above 2.33; On 761, Off 3,794:
 
     per run  forward likelihood -0.08 1.00 0.040 0.010        one  forward likelihood  0.20 1.01 0.060 0.010
     per run  forward cut        -0.12 0.88 0.025 0.000        one  forward cut         0.01 1.21 0.095 0.015

@@ -393,11 +393,11 @@ class Proposal:
         return other.without_references().model_copy(update={"groups": groups, "regions": self.regions})
 
     def describe(self) -> str:
-        """Return the assumptions in three lines: files, features, and the definition of On and Off."""
-        others = f"; {len(self.reasons)} other columns are not used" if self.reasons else ""
+        """Return the assumptions: files, features, and the definition of On and Off."""
+        others = f"; {len(self.reasons)} other column{' is' if len(self.reasons) == 1 else 's are'} not used"
         found = f"No features among {len(self.reasons)} columns"
         if self.config is not None:
-            found = f"Features: {_shortened(self.config.features)}{others}"
+            found = f"Features: {_shortened(self.config.features)}{others if self.reasons else ''}"
         return f"{self.kind}\n{found}\nOn and Off: {self.on_off}; groups: {self.grouping}"
 
     def describe_rejected(self) -> str:
