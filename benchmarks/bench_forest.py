@@ -13,28 +13,36 @@ are not. A library whose AUC with fixed settings is more than 0.02 below the bes
 
 The last table is the cost of our default per event, which must not grow (exit code 1 if it does).
 
-Result of 2026-11-18 (commit 1845fd2), CPU seconds of fit and of prediction of 200,000 events on one thread, two cores
-shared with two to four other processes. Defaults, means of two data sets, at 10^6 events one, weak (``--signal 0.01
---repeats 6``) six, in which ours took 2.9 to 5.3 s:
+Result of 2026-11-18 (commit d795598; intelex and YDF from 100,000 events on 1845fd2, on another machine), CPU seconds
+of fit and of prediction of 200,000 events on one thread, two cores shared with other processes. Defaults, means of two
+data sets, at 10^6 one, weak (``--signal 0.01``) two:
 
-    21,561 events       excess 1.19, 0.55    LightGBM 0.25, 0.42    intelex 1.06, 1.06    YDF 1.11, 0.05
-    100,000             excess 1.56, 0.40    LightGBM 0.78, 0.36    intelex 5.56, 1.22    YDF 6.41, 0.05
-    1,000,000           excess 3.57, 0.27    LightGBM 6.12, 0.42    intelex 87.6, 1.99    YDF 116, 0.08
-    1,000,000, weak     excess 3.81          LightGBM 5.50
+    21,561 events       excess 1.81, 0.81    LightGBM 0.36, 0.60    intelex 1.53, 1.58    YDF 1.52, 0.07
+    100,000             excess 1.83, 0.38    LightGBM 1.13, 0.52    intelex 5.56, 1.22    YDF 6.41, 0.05
+    1,000,000           excess 3.48, 0.36    LightGBM 8.88, 0.57    intelex 87.6, 1.99    YDF 116, 0.08
+    1,000,000, weak     excess 4.88, 0.43    LightGBM 7.46, 0.35
 
     average precision   21,561: excess 0.614, LightGBM 0.591, HistGradientBoosting 0.601, YDF 0.603
-                        1,000,000: excess 0.623, LightGBM 0.643, HistGradientBoosting 0.643, YDF 0.644
-    model files of excess: 6.5, 14.2, 10.7 and, weak, 8.0 MB
+                        100,000: excess 0.625, LightGBM 0.626, HistGradientBoosting 0.628
+                        1,000,000: excess 0.627, LightGBM 0.643, HistGradientBoosting 0.643, YDF 0.644
+                        weak: excess 0.223, LightGBM 0.233, HistGradientBoosting 0.234
+    model files of excess: 6.5, 8.8, 10.0 and, weak, 5.6 MB
 
-100 trees of depth 8 (fit, prediction), one data set; scikit-learn-intelex 2026.2, YDF 0.16.1, LightGBM 4.7.0:
+100 trees of depth 8 (fit, prediction; commit 1845fd2), one data set; scikit-learn-intelex 2026.2, YDF 0.16.1, LightGBM
+4.7.0:
 
     20,000      excess 0.09, 0.11   LightGBM 0.61, 0.97   scikit-learn 3.2, 0.50   intelex 0.29, 0.34   YDF 1.2, 0.56
     200,000     excess 0.46, 0.11   LightGBM 2.30, 0.97   scikit-learn 38, 0.50    intelex 2.65, 0.33   YDF 13.3, 0.54
     1,000,000   excess 2.10, 0.11   LightGBM 9.20, 1.01   scikit-learn 291, 0.55   intelex 16.5, 0.34   YDF 75.7, 0.59
 
-Cost of our default per event: 97, 14.5, 3.7 and 2.1 microseconds and 2,440, 311, 60 and 40 bytes for 10^4, 10^5, 10^6
-and 4 x 10^6 events. 21,561 events took 1.33 s with commit a6619e0. At 100,000 events, six more runs of two data sets
-gave 1.41 to 1.62 s, LightGBM 0.76 to 0.80 s.
+Cost of our default per event: 149, 17.3, 3.6 and 2.9 microseconds and 2,730, 307, 53 and 40 bytes for 10^4, 10^5, 10^6
+and 4 x 10^6 events. Fits of weaker signals (``--signal``) of the same shape, CPU seconds of excess and LightGBM:
+
+    100,000     3 %: 1.7, 1.0    1 %: 1.9 to 3.9, 1.0    0.3 % and none: 3.1 to 3.2, 1.0
+    1,000,000                    1 %: 4.3, 7.0           0.3 % and none: 6.1 to 6.2, 6.5
+
+Before bags were thinned from 25,000 events on (commit 63979db): at 100,000 events 2.3 to 3.6 s with 10 %, 12 s without
+a signal; at 1,000,000 events 8.4 s with 1 %, 20 s without a signal.
 """
 
 from __future__ import annotations
