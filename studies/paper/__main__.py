@@ -17,7 +17,7 @@ ten sets with p_minus = 0.5, and significance of a simulated Crab observation by
     Noisy Forest          0.667  0.651               0.562  0.537             26.3  18.1  20.9
     Menon Forest          0.596  0.658               0.426  0.544             26.0  18.3  20.9
     Mithal Forest         0.554  0.617               0.383  0.456             26.5  17.5  20.9
-    default forest               0.676                      0.602                   18.5  21.4
+    default forest               0.676                      0.603                   18.5  21.4
     supervised                                                                26.3  21.2  25.4
 
 The paper's Crab sample is real, the one here is simulated, so only the order of methods can be compared. Values of the
